@@ -66,7 +66,8 @@ let package = Package(
     .target(
       name: "StrandlineSyncProofs",
       dependencies: [
-        "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineLog",
+        "StrandlineLogProofs", "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline",
+        "StrandlineLog",
         "StrandlineSystem",
       ],
       swiftSettings: strict),
@@ -108,7 +109,8 @@ let package = Package(
       name: "StrandlineTests",
       dependencies: [
         "Strandline", "StrandlineLog", "StrandlineSystem", "StrandlineSimulation", "StrandlineTesting",
-        "StrandlineSyncProofs", "StrandlineServer", "StrandlineCloudKit", "StrandlineTestSupport", "StrandlineHost",
+        "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineServer", "StrandlineCloudKit",
+        "StrandlineTestSupport", "StrandlineHost",
       ],
       swiftSettings: strict),
     .testTarget(

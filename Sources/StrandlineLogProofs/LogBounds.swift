@@ -10,7 +10,7 @@ import StrandlineSystem
 /// Something that the log promised not to do.
 package struct LogProblem: Error, CustomStringConvertible {
   var what: String
-  init(_ what: String) { self.what = what }
+  package init(_ what: String) { self.what = what }
   package var description: String { what }
 }
 

@@ -15,6 +15,7 @@ extension Rules {
 
   /// Files of Sources whose tables have texts as keys that are no names of records, zones and owners.
   static let textKeys: [String: String] = [
+    "StrandlineSyncProofs/ReplacedStores.swift": "paths of files, and the campaign's own names, which are ASCII",
     "Strandline/Store/Queries/IndexPlan.swift": "fields",
     "Strandline/Events/EncodedFields.swift": "fields",
     "Strandline/Events/EventSource.swift": "fields",

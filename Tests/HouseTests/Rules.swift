@@ -32,8 +32,8 @@ enum Rules {
     "StrandlineLogProofs": ["StrandlineSimulation", "StrandlineLog", "StrandlineSystem"],
     "StrandlineLogBench": ["StrandlineHost", "StrandlineSimulation", "StrandlineLog", "StrandlineSystem"],
     "StrandlineSyncProofs": [
-      "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineLog",
-      "StrandlineSystem",
+      "StrandlineLogProofs", "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline",
+      "StrandlineLog", "StrandlineSystem",
     ],
     "StrandlineCLI": [
       "StrandlineTesting", "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineHost",

@@ -116,6 +116,20 @@ struct ProofTests {
     #expect(await machine.run("crash-test", "--seed", "5", "--history", "random:9:2", "--ordered").code == .done)
   }
 
+  @Test func `one case of a replaced folder, by its words`() async {
+    for one in ["log/append/moved/3/due", "store/flush/replacedByAnother/2/early"] {
+      let screen = await machine.run("crash-test", "--seed", "1", "--folder", one)
+      #expect(screen.code == .done, "\(screen.err)")
+      #expect(screen.out.hasSuffix("nothing foreign changed, in \(one)\n"))
+    }
+    for none in [
+      "log/append/moved/3", "log/append/eaten/3/due", "log/append/moved/0/due", "store/fly/moved/1/due",
+      "store/flush/moved/9999/due",
+    ] {
+      #expect(await machine.run("crash-test", "--folder", none).code == .usage, "\(none)")
+    }
+  }
+
   @Test func `the commands that the pages show repeat one crash`() async throws {
     let start = "$ swift run -c release strandline crash-test "
     let lines = try Page.text(".github/CONTRIBUTING.md").split(separator: "\n").filter { $0.hasPrefix(start) }

@@ -38,13 +38,13 @@ struct `A log that lost power` {
 
   @Test(arguments: 0..<(Campaign.isWhole ? 4 : 1)) func `in long drawn histories`(part: UInt64) throws {
     var report = LogHistoryReport()
-    for number in 0..<12 {
+    for number in 0..<16 {
       var histories = LogHistories(seed: part * 1_000 + UInt64(number), recoverySample: 4)
       try histories.runRandom(length: 40, crashes: 4)
       report += histories.report
     }
     print("crash tests, drawn: \(report)")
-    #expect(report.images > 75)
+    #expect(report.images > 100)
   }
 
   #if !DEBUG

@@ -17,6 +17,21 @@ import Testing
     #expect(campaign.cases > 500 && campaign.powerCuts > 50, "\(campaign.cases) \(campaign.powerCuts)")
   }
 
+  @Test func `is noticed by the campaign when it is written, and the case repeats it`() throws {
+    for damaged in ["/store/MANIFEST", "/moved/MANIFEST"] {
+      var campaign = try ReplacedFolders()
+      campaign.meddle = { disk in
+        if disk.peek("/moved/MANIFEST") != nil, disk.peek(damaged) != nil { disk.poke(damaged, [1]) }
+      }
+      let failure = try #require(#expect(throws: FolderFailure.self) { try campaign.run() })
+      #expect("\(failure)".hasSuffix("repeat it with: strandline crash-test --folder \(failure.folderCase)"))
+      let one = try #require(FolderCase("\(failure.folderCase)"))
+      #expect(throws: FolderFailure.self) { try campaign.replay(one) }
+      campaign.meddle = { _ in }
+      try campaign.replay(one)
+    }
+  }
+
   private var publishing: LogOptions {
     var options = tiny
     options.publishesGroups = true

@@ -1,10 +1,14 @@
-// A store whose folder is moved or removed while it is open: at each call that changes the disk, of each step that it takes
-// beside commits. What is at the path is never changed, and what was acknowledged is where the folder was moved to.
+// A store whose folder is moved, removed or replaced while it is open: at each call that changes the disk, of each operation.
+// What is at the path is never changed, and what was acknowledged is where the folder was moved to. The engine is
+// ReplacedStores; a run of all tests takes a slice.
 
 import Strandline
 import StrandlineHost
+import StrandlineLogProofs
 import StrandlineSimulation
+import StrandlineSyncProofs
 import StrandlineSystem
+import StrandlineTestSupport
 import StrandlineTesting
 import Testing
 
@@ -35,18 +39,6 @@ extension RecordStore {
 }
 
 @Suite(.timeLimit(.minutes(30))) struct `A store that is replaced` {
-  private enum Step: CaseIterable { case flush, index, backup, suspend, close }
-
-  private func take(_ step: Step, _ store: RecordStore) throws {
-    switch step {
-    case .flush: try #require(store.index).flush()
-    case .index: try store.addIndex(RecordIndex("T", "n"))
-    case .backup: _ = try store.backupBlocking(to: "/backup")
-    case .suspend: try store.suspendBlocking()
-    case .close: try store.closeBlocking()
-    }
-  }
-
   private func made() throws -> SimulatedDisk {
     let disk = SimulatedDisk()
     for (path, name) in [("/store", "own"), ("/other", "other")] {
@@ -57,50 +49,31 @@ extension RecordStore {
     return disk
   }
 
-  private func files(_ disk: SimulatedDisk, _ path: String) -> [String: [UInt8]] {
-    var result: [String: [UInt8]] = [:]
-    for file in disk.paths where file.hasPrefix(path + "/") {
-      result[String(file.dropFirst(path.count))] = disk.peek(file)
-    }
-    return result
+  @Test func `is written nowhere else, at any call of what it does, whatever becomes of its folder`() throws {
+    var campaign = try ReplacedStores()
+    try campaign.run { Campaign.takes($0, every: 24) }
+    print("replaced stores: \(campaign.cases) cases, \(campaign.powerCuts) disks after a power cut")
+    #expect(campaign.cases > (Campaign.isWhole ? 2_000 : 120), "\(campaign.cases)")
+    #expect(campaign.powerCuts > (Campaign.isWhole ? 400 : 20), "\(campaign.powerCuts)")
   }
 
-  @Test func `is written nowhere else, at any call of what it does beside commits`() throws {
-    let base = try made()
-    var cases = 0
-    for step in Step.allCases {
-      func begun(_ disk: SimulatedDisk) throws -> RecordStore {
-        let store = try open(disk, seed: 3)
-        for number in 0..<3 { try store.put("n\(number)") }
-        return store
+  @Test func `is noticed by the campaign when it is changed or loses a write`() throws {
+    for (damaged, words) in [("/store/MANIFEST", "was changed"), ("/moved/MANIFEST", "")] {
+      var campaign = try ReplacedStores()
+      campaign.meddle = { disk in
+        if disk.peek("/moved/MANIFEST") != nil, disk.peek(damaged) != nil { disk.poke(damaged, [1]) }
       }
-      let counting = base.clone()
-      let counted = try begun(counting)
-      let first = counting.callCount
-      try take(step, counted)
-      for call in first + 1...counting.callCount {
-        cases += 1
-        let disk = base.clone()
-        let store = try begun(disk)
-        disk.interrupt(beforeCall: call) {
-          do {
-            try disk.renameFolder("/store", to: "/moved")
-            try disk.renameFolder("/other", to: "/store")
-          } catch { Issue.record(error) }
-        }
-        let found = code { try take(step, store) }
-        #expect(found == nil || found == .storeReplaced, "\(step) \(call): \(found as Any)")
-        if step != .close { _ = code { try store.closeBlocking() } }
-        #expect(files(disk, "/store") == files(base, "/other"), "\(step) \(call)")
-        let moved = try open(disk, seed: 5, at: "/moved")
-        #expect(try moved.names() == ["n0", "n1", "n2", "own"], "\(step) \(call)")
-        try moved.closeBlocking()
-        let other = try open(disk, seed: 6)
-        #expect(try other.names() == ["other"], "\(step) \(call)")
-        try other.closeBlocking()
-      }
+      let failure = try #require(
+        #expect(throws: FolderFailure.self) { try campaign.run { Campaign.takes($0, every: 24) } })
+      #expect(failure.what.contains(words), "\(failure)")
+      #expect(failure.command == "strandline crash-test --folder \(failure.folderCase)")
+      // Its words are the case, which fails again alone.
+      let one = try #require(FolderCase("\(failure.folderCase)"))
+      #expect(one == failure.folderCase)
+      #expect(throws: FolderFailure.self) { try campaign.replay(one) }
+      campaign.meddle = { _ in }
+      try campaign.replay(one)
     }
-    #expect(cases > 40, "\(cases)")
   }
 
   @Test func `is refused to a second store of the process, and told by reads and writes`() throws {

@@ -9,7 +9,7 @@ package import StrandlineSystem
 
 /// The tables of a store, to be compared with what its log folds to.
 package struct IndexComparison {
-  /// What the tables and the log behind them say; nil if they cannot be read.
+  /// What the tables and the log after them say; nil if they cannot be read.
   private var tables: Projections?
   /// Why they cannot be read.
   private var defect: String?

@@ -12,7 +12,7 @@ struct SpilledRuns {
 
   init(every count: Int) { self.count = count }
 
-  /// Writes what lies in memory into a run that no list names, reads it from there, and makes one of several where that is
+  /// Writes what is in memory into a run that no list names, reads it from there, and makes one of several where that is
   /// due: so few are open, however long the log is.
   ///
   /// - Throws: `StrandlineError`; then memory has what it had, or its runs say the same.

@@ -85,7 +85,7 @@ extension StoreIndex {
       // The list goes on to name an index that is no longer declared, which means nothing.
       let set = RunSet(
         runs: current.runs, list: current.list, end: current.end, indexes: current.indexes.filter(new.indexes.contains))
-      state.current = set
+      state.listing.reopen(as: set)
       return set
     }
     if let changed { projections.withLock { $0.replaceRuns(changed) } }
@@ -148,7 +148,7 @@ extension StoreIndex {
   private func beginBuild() throws -> Build? {
     let (isDue, isListed) = state.withLock { state in
       let isDue = state.definitions.indexes.contains { !(state.current?.indexes.contains($0) ?? false) }
-      return (isDue, state.current != nil && state.isListed)
+      return (isDue, state.listing.isListed)
     }
     // In an empty store the first flush begins the build.
     guard isDue, isListed || log.durableLSN > 0 else { return nil }

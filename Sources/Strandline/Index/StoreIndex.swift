@@ -61,20 +61,64 @@ package final class StoreIndex: Sendable {
   private let mergeQueue: DispatchQueue?
   let buildQueue: DispatchQueue?
 
+  /// The set of runs, and what the list on the medium has to do with it.
+  enum Listing: Sendable {
+    /// The list names them.
+    case listed(RunSet)
+    /// It does not, or may not: the next flush writes one. nil: there are none.
+    case unlisted(RunSet?)
+    /// Runs said what the log does not, and events were in flight when all were made again: some of what the runs said may
+    /// be in memory still. No list names a run until the next open, which makes all of them again.
+    case withheld(RunSet?)
+    /// All runs are being made again, so that no other writer of runs begins; of these one could not be read.
+    case rebuilding(RunSet?, isWithheld: Bool)
+
+    var runs: RunSet? {
+      switch self {
+      case .listed(let runs): runs
+      case .unlisted(let runs), .withheld(let runs), .rebuilding(let runs, _): runs
+      }
+    }
+    var isListed: Bool {
+      if case .listed = self { return true }
+      return false
+    }
+    /// Whether no list may name a run before the next open.
+    var isWithheld: Bool {
+      switch self {
+      case .withheld, .rebuilding(_, isWithheld: true): true
+      case .listed, .unlisted, .rebuilding(_, isWithheld: false): false
+      }
+    }
+    var isRebuilding: Bool {
+      if case .rebuilding = self { return true }
+      return false
+    }
+
+    /// The same runs, opened with other indexes.
+    mutating func reopen(as runs: RunSet) {
+      switch self {
+      case .listed: self = .listed(runs)
+      case .unlisted: self = .unlisted(runs)
+      case .withheld: self = .withheld(runs)
+      case .rebuilding(_, let isWithheld): self = .rebuilding(runs, isWithheld: isWithheld)
+      }
+    }
+
+    /// Runs that the list on the medium may not name.
+    static func notListed(_ runs: RunSet?, isWithheld: Bool) -> Listing {
+      isWithheld ? .withheld(runs) : .unlisted(runs)
+    }
+  }
+
   struct State: Sendable {
-    var current: RunSet?
+    var listing: Listing
+    var current: RunSet? { listing.runs }
     /// Above the numbers of all runs that were ever written.
     var nextRunNumber: UInt64
-    /// Whether the list on the medium names `current`.
-    var isListed: Bool
     var isClearedUp = false
     /// Runs that may have files and that the next list does not name: their writing failed, or they could not be removed.
     var unlisted: Set<UInt64> = []
-    /// All runs are made anew: no other writer of runs begins.
-    var isRebuilding = false
-    /// Runs said what the log does not, and events were in flight when they were made anew: some of what they said may be in
-    /// memory still. No list names a run until the next open, which makes all of them again.
-    var isSuspect = false
     var isFlushQueued = false
     var isMergeQueued = false
     /// The last flush that failed, if none succeeded since.
@@ -130,7 +174,9 @@ package final class StoreIndex: Sendable {
       definitions.indexes[place].number = 0
     }
     state = Mutex(
-      State(current: runs, nextRunNumber: nextRunNumber, isListed: isListed, definitions: definitions))
+      State(
+        listing: runs.flatMap { isListed ? .listed($0) : nil } ?? .unlisted(runs), nextRunNumber: nextRunNumber,
+        definitions: definitions))
     let inBackground = log.options.upkeep == .inBackground
     queue = inBackground ? DispatchQueue(label: "strandline.index.flush", qos: .utility) : nil
     mergeQueue = inBackground ? DispatchQueue(label: "strandline.index.merge", qos: .utility) : nil
@@ -173,7 +219,7 @@ package final class StoreIndex: Sendable {
       state.withLock { $0.hasList = true }
       _ = try? declareOnly(indexes)
     }
-    if state.withLock({ $0.current != nil && !$0.isListed }) { flushInBackground() }
+    if state.withLock({ $0.current != nil && !$0.listing.isListed }) { flushInBackground() }
     durabilityAdvanced()
     // What earlier sessions left because they ended before.
     mergeIfDue()
@@ -222,7 +268,8 @@ package final class StoreIndex: Sendable {
   /// - Parameter error: what a later flush throws.
   func close(_ error: StrandlineError) throws {
     isClosing.store(true, ordering: .releasing)
-    let known = state.withLock { $0.isListed ? $0.current?.end.lsn ?? 0 : 0 }
+    let listing = state.withLock { $0.listing }
+    let known = listing.isListed ? listing.runs?.end.lsn ?? 0 : 0
     defer {
       flushing.withLock { _ in ended.withLock { $0 = error } }
       building.withLock { _ in }
@@ -234,7 +281,7 @@ package final class StoreIndex: Sendable {
       buildQueue?.sync {}
     }
     guard case .open = log.state else { return }
-    if state.withLock({ $0.isSuspect }) {
+    if state.withLock({ $0.listing.isWithheld }) {
       // The next open makes all runs again, at a moment that has time for it.
       return try flushing.withLock { _ in try files.removeList() }
     }
@@ -288,7 +335,7 @@ package final class StoreIndex: Sendable {
 
   private func flushHeld(always: Bool) throws {
     // The end first, so that how to undo what follows it is kept until it is set apart.
-    let isListed = state.withLock { $0.isListed }
+    let isListed = state.withLock { $0.listing.isListed }
     let (end, isNew) = projections.withLock { state in
       let end = log.durableEnd
       let isNew = always || !isListed || end.lsn > (state.runs?.end.lsn ?? 0)
@@ -340,7 +387,7 @@ package final class StoreIndex: Sendable {
   func newRunNumber() throws -> UInt64 {
     try log.checkPlace()
     return try state.withLock { state in
-      guard !state.isRebuilding else { throw RunsAreMadeAnew() }
+      guard !state.listing.isRebuilding else { throw RunsAreMadeAnew() }
       try clearUp(&state)
       defer { state.nextRunNumber += 1 }
       return state.nextRunNumber
@@ -352,7 +399,7 @@ package final class StoreIndex: Sendable {
 
   private func clearUp(_ state: inout State) throws {
     guard !state.isClearedUp else { return }
-    try files.clearUp(keeping: state.current, isListed: state.isListed)
+    try files.clearUp(keeping: state.current, isListed: state.listing.isListed)
     state.isClearedUp = true
   }
 
@@ -367,15 +414,16 @@ package final class StoreIndex: Sendable {
       let set = files.set(
         runs, end: end, nextRunNumber: state.nextRunNumber, indexes: indexes,
         nextIndexNumber: state.definitions.nextNumber)
-      if !state.isSuspect {
-        do throws(RunListFailure) { try set.list.replace(files.folder) } catch {
-          // The list on the medium may be either: the runs of both stay until one was written.
-          state.isListed = false
-          throw files.failure(error.cause)
-        }
+      guard !state.listing.isWithheld else {
+        state.listing = .withheld(set)
+        return set
       }
-      state.current = set
-      state.isListed = !state.isSuspect
+      do throws(RunListFailure) { try set.list.replace(files.folder) } catch {
+        // The list on the medium may be either: the runs of both stay until one was written.
+        state.listing = .unlisted(state.current)
+        throw files.failure(error.cause)
+      }
+      state.listing = .listed(set)
       return set
     }
   }
@@ -499,11 +547,16 @@ package final class StoreIndex: Sendable {
         }
         // What fails is not believed by the next open either. If it cannot be removed, it fails there again.
         let number = state.withLock { state in
-          state.isListed = false
-          state.isRebuilding = true
+          state.listing = .rebuilding(state.current, isWithheld: state.listing.isWithheld)
           return state.nextRunNumber
         }
-        defer { state.withLock { $0.isRebuilding = false } }
+        // Where it throws.
+        defer {
+          state.withLock { state in
+            guard case .rebuilding(let runs, let isWithheld) = state.listing else { return }
+            state.listing = .notListed(runs, isWithheld: isWithheld)
+          }
+        }
         _ = try? files.removeList()
         _ = try? log.raiseControl()
         let made = try IndexOpening.folding(files, spillingAt: options.flushCount, nextRunNumber: number).opened
@@ -515,7 +568,6 @@ package final class StoreIndex: Sendable {
         }
         state.withLock { state in
           state.unlisted.formUnion(state.current?.list.runNumbers ?? [])
-          state.current = made.projections.runs
           state.nextRunNumber = made.nextRunNumber
           state.generation += 1
           state.hasBuildFailed = false
@@ -526,7 +578,7 @@ package final class StoreIndex: Sendable {
           state.adopt(made.projections)
           return true
         }
-        state.withLock { $0.isSuspect = !isWhole }
+        state.withLock { $0.listing = .notListed(made.projections.runs, isWithheld: !isWhole) }
         return true
       }
     }

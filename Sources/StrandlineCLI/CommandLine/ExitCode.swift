@@ -161,7 +161,7 @@ extension Failure {
     case .storeHeld:
       return "the same command when the other process has ended; get, export, status and log-dump work meanwhile"
     case .damaged: return "strandline verify \(store)"
-    case .storeReplaced: return "the same command, if what lies at \(store) now is the store that is meant"
+    case .storeReplaced: return "the same command, if what is at \(store) now is the store that is meant"
     case .diskFull: return "free space on the disk, then the same command; nothing that was acknowledged is lost"
     case .outcomeUnknown: return "strandline verify \(store), then the same command"
     case .needsSignIn: return "sign in again and pass the new token with --session-token-file or STRANDLINE_SESSION"

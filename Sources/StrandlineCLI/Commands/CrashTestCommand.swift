@@ -38,6 +38,10 @@ extension Command {
       Option("--image", "I", "With --level: the number of the disk that the crash left. Default: 0."),
       Option("--rot", "N", "Simulated: only the damage with this number."),
       Option(
+        "--folder", "CASE",
+        "Simulated: only this case of a folder that is moved, removed or replaced while it is written, as a failure printed it."
+      ),
+      Option(
         "--store", "HISTORIES",
         "Run only this many random histories of a store on a simulated disk, against a model: writes, fetched pages,"
           + " queries, declared indexes, views, observers, flushes and merges of its index, compactions, failing calls and"
@@ -182,6 +186,8 @@ struct CrashTestOptions: Sendable {
   var point: CrashPoint?
   /// The number of the damage to repeat, if only this one is to run.
   var rot: Int?
+  /// The case of a replaced folder to repeat, if only this one is to run.
+  var folder: FolderCase?
 
   private static let secondsDefault: Int64 = 60
   private static let killsDefault = 50
@@ -203,6 +209,13 @@ struct CrashTestOptions: Sendable {
     isExhaustive = arguments.has("--exhaustive")
     strength = arguments.has("--ordered") ? .ordered : .durable
     rot = try arguments.number("--rot", in: 0...1_000_000_000)
+    folder = try arguments["--folder"].map { text throws(UsageError) in
+      guard let one = FolderCase(text) else {
+        throw UsageError(
+          message: "--folder takes a case as a failure prints it, such as log/append/moved/3/due, not '\(text)'")
+      }
+      return one
+    }
     if let level: Int = try arguments.number("--level", in: 1...3) {
       // The numbers mean a crash only together with the run that they were counted in.
       guard arguments["--seed"] != nil, let operation: Int = try arguments.number("--operation", in: 0...1_000_000),
@@ -217,8 +230,9 @@ struct CrashTestOptions: Sendable {
     } else if ["--operation", "--call", "--image"].contains(where: { arguments[$0] != nil }) {
       throw UsageError(message: "--operation, --call and --image need --level")
     }
-    if isReal || histories != nil, isExhaustive || strength == .ordered || point != nil || rot != nil {
-      throw UsageError(message: "--exhaustive, --ordered, --level and --rot can be used with the simulated disk only")
+    if isReal || histories != nil, isExhaustive || strength == .ordered || point != nil || rot != nil || folder != nil {
+      throw UsageError(
+        message: "--exhaustive, --ordered, --level, --rot and --folder can be used with the simulated disk only")
     }
     if histories != nil, isReal || history != nil {
       throw UsageError(message: "--store cannot be used with --real or --history")
@@ -275,12 +289,15 @@ struct SimulatedCrashTest {
       if let history = options.history { return try replay(history) }
       if let point = options.point { return try replay(point) }
       if let rot = options.rot { return try replay(rot) }
+      if let folder = options.folder { return try replay(folder) }
       return try campaign()
     } catch let failure as LogHistoryFailure {
       throw Failure(.recoverable, failure.description, try: failure.command)
     } catch let failure as CrashPointFailure {
       throw Failure(.recoverable, failure.description, try: failure.command)
     } catch let failure as RotFailure {
+      throw Failure(.recoverable, failure.description, try: failure.command)
+    } catch let failure as FolderFailure {
       throw Failure(.recoverable, failure.description, try: failure.command)
     }
   }
@@ -348,6 +365,23 @@ struct SimulatedCrashTest {
     }
     try run.run([rot])
     try console.print("crash-test: nothing lost in \(run.report)")
+    return .done
+  }
+
+  private func replay(_ folder: FolderCase) throws -> ExitCode {
+    do {
+      switch folder.campaign {
+      case .log:
+        var run = try ReplacedFolders()
+        try run.replay(folder)
+      case .store:
+        var run = try ReplacedStores()
+        try run.replay(folder)
+      }
+    } catch let problem as LogProblem {
+      throw UsageError(message: problem.description)
+    }
+    try console.print("crash-test: nothing lost, and nothing foreign changed, in \(folder)")
     return .done
   }
 

@@ -202,7 +202,7 @@ private struct Story {
     switch settled.outcome {
     case .saved: return "the server has \(mutation)\(settled.changeTag.map { ", as version '\($0)'" } ?? "")"
     case .deleted: return "the server has deleted the record, as \(mutation) asked"
-    case .merged: return "\(mutation), as far as it stands, is part of what the server has"
+    case .merged: return "\(mutation), as far as the rules kept it, is part of what the server has"
     case .lost: return "\(mutation) has lost: nothing of it is at the server"
     case .superseded: return "\(mutation) is not owed any more: something else took its place"
     case .cancelled: return "\(mutation) needs no sending: the server never had the record"

@@ -60,7 +60,7 @@ final class DirectoryKeeper: Sendable {
   }
 
   /// Why a write was refused: a folder that was removed takes no new name, and that says more than the call that failed.
-  /// What may be on the medium stays unknown, wherever that lies now.
+  /// What may be on the medium stays unknown, wherever that is now.
   func named(_ failure: WriteFailure) -> WriteFailure {
     guard case .refused = failure, let replacement = replacement() else { return failure }
     return .replaced(replacement)

@@ -1,7 +1,7 @@
 // The folder of a log: where it is looked for, its names, what may be there, and its lock.
 //
 // A path is used once, to find the folder. From then on every file of the store is reached through the folder that was
-// opened, so that whatever lies at the path later is not touched. Paths of files are for messages alone.
+// opened, so that whatever is at the path later is not touched. Paths of files are for messages alone.
 
 import StrandlineSystem
 
@@ -61,7 +61,7 @@ struct StorePlace: Sendable {
     try fileSystem.removeDirectory(path)
   }
 
-  /// What lies at the path.
+  /// What is at the path.
   enum Contents {
     case absent
     case empty
@@ -186,7 +186,7 @@ struct StoreDirectory: Sendable {
       // Drives that change numbers.
       for _ in 0..<3 { if try hasSameLists(here) { return } }
     } catch  where error.isAbsent || error.isNotDirectory {
-      // Nothing lies there.
+      // Nothing is there.
     } catch {
       // A look that fails says nothing about the folder; what cannot be read is said by the reading.
       return
@@ -198,7 +198,7 @@ struct StoreDirectory: Sendable {
       underlying: .stale("open", place.path))
   }
 
-  /// Whether both are one store: what the other one says lies between what this one says before and after it, because a
+  /// Whether both are one store: what the other one says is between what this one says before and after it, because a
   /// writer may go on meanwhile.
   func hasSameLists(_ other: StoreDirectory) throws(SystemError) -> Bool {
     do throws(LogError) {

@@ -1,5 +1,5 @@
 // What a writer keeps open of its store as long as it writes it: the folder, LOCK and CONTROL; and whether they are still
-// what lies at the store's path.
+// what is at the store's path.
 //
 // Everything is written through them, so a folder that was moved or removed takes the writer along, and a store that has
 // taken its place is never written by it. But an app that writes into a folder that nobody finds any more, or into files
@@ -26,10 +26,8 @@ final class StoreHold: Sendable {
   private let control: any File
   /// Held by the thread that writes CONTROL, or compares it.
   private let bounding: Mutex<ControlFile>
-  /// Why nothing is written any more.
-  private let found = Mutex<LogError?>(nil)
-  private let isReplaced = Atomic<Bool>(false)
-  private let failed = Mutex<SystemError?>(nil)
+  /// What the looks have found. A commit asks once a group, so that a lock is quick enough.
+  private let finding = Mutex(Finding.held)
   private let isClaimed = Atomic<Bool>(false)
   /// By the monotonic clock: when the last look was that found no other store.
   private let lastLook: Atomic<UInt64>
@@ -61,7 +59,7 @@ final class StoreHold: Sendable {
   static func isOpen(_ place: StorePlace) -> LogError {
     LogError(
       .held,
-      "another part of this process still writes the store that lay at '\(place.path)' before its folder was moved or "
+      "another part of this process still writes the store that was at '\(place.path)' before its folder was moved or "
         + "removed; close it there", file: place.path)
   }
 
@@ -111,11 +109,31 @@ final class StoreHold: Sendable {
 
   // MARK: Whether it is still there
 
+  /// What is known of the files at the path.
+  private enum Finding {
+    /// They are those that are held.
+    case held
+    /// The last look failed, which says nothing about the folder.
+    case lookFailed(SystemError)
+    /// They are others, so that nothing is written any more. This one stays.
+    case replaced(LogError)
+  }
+
   /// What was found instead of the store; nil as long as nothing was.
-  var replacement: LogError? { isReplaced.load(ordering: .acquiring) ? found.withLock { $0 } : nil }
+  var replacement: LogError? {
+    finding.withLock { finding in
+      guard case .replaced(let error) = finding else { return nil }
+      return error
+    }
+  }
 
   /// Why the last look failed; nil if it did not.
-  var lookFailure: SystemError? { failed.withLock { $0 } }
+  var lookFailure: SystemError? {
+    finding.withLock { finding in
+      guard case .lookFailed(let error) = finding else { return nil }
+      return error
+    }
+  }
 
   /// Looks, if the last look is a fifth of a second ago.
   ///
@@ -132,28 +150,34 @@ final class StoreHold: Sendable {
   func check(now: UInt64) throws(LogError) {
     if let replacement { throw replacement }
     let replacement: Replacement?
+    let next: Finding
     do throws(SystemError) {
       replacement = try look()
+      next = .held
     } catch {
-      // A look that fails says nothing about the folder. What is written goes to the files that are held, and the next
-      // look is as soon as after one that succeeds.
-      failed.withLock { $0 = error }
-      return lastLook.store(now, ordering: .relaxed)
+      // What is written goes to the files that are held, and the next look is as soon as after one that succeeds.
+      replacement = nil
+      next = .lookFailed(error)
     }
-    failed.withLock { $0 = nil }
-    guard let replacement else { return lastLook.store(now, ordering: .relaxed) }
-    throw note(replacement)
+    if let replacement { throw note(replacement) }
+    let replaced: LogError? = finding.withLock { finding in
+      // Another thread's look has found more.
+      if case .replaced(let error) = finding { return error }
+      finding = next
+      return nil
+    }
+    if let replaced { throw replaced }
+    lastLook.store(now, ordering: .relaxed)
   }
 
   /// Keeps what was found first.
   private func note(_ replacement: Replacement) -> LogError {
-    let error = found.withLock { found in
-      let error = found ?? replacement.error(directory.place.path)
-      found = error
+    finding.withLock { finding in
+      if case .replaced(let error) = finding { return error }
+      let error = replacement.error(directory.place.path)
+      finding = .replaced(error)
       return error
     }
-    isReplaced.store(true, ordering: .releasing)
-    return error
   }
 
   /// What has taken the store's place; nil if nothing has.
@@ -178,7 +202,7 @@ final class StoreHold: Sendable {
       return lockHere == nil && controlHere == nil ? .removed : .anotherInPlaceOfRemoved
     }
     guard lockHere != nil || controlHere != nil else { return .moved }
-    // Network drives and drives of other systems change numbers, so what lies there has the last word.
+    // Network drives and drives of other systems change numbers, so what is there has the last word.
     guard try isThisStore(here) else { return .anotherInPlaceOfMoved }
     return lockHere == nil ? .unlocked : nil
   }
@@ -197,13 +221,13 @@ final class StoreHold: Sendable {
 
   /// What has become of a store that is being written.
   private enum Replacement {
-    /// Its files have no name any more, and nothing lies at its path.
+    /// Its files have no name any more, and nothing is at its path.
     case removed
-    /// Its files have no name any more, and others lie at its path.
+    /// Its files have no name any more, and others are at its path.
     case anotherInPlaceOfRemoved
-    /// Nothing lies at its path; its files lie somewhere else.
+    /// Nothing is at its path; its files are somewhere else.
     case moved
-    /// Other files lie at its path; its own lie somewhere else.
+    /// Other files are at its path; its own are somewhere else.
     case anotherInPlaceOfMoved
     /// Its files have other bytes than this writer has written.
     case overwritten
@@ -217,13 +241,13 @@ final class StoreHold: Sendable {
           "the store at '\(path)' was removed while it was open for writing: what was acknowledged is lost with it, but "
             + "for what a backup or a server has"
         case .anotherInPlaceOfRemoved:
-          "the store at '\(path)' was removed while it was open for writing, and other files lie there now: what was "
+          "the store at '\(path)' was removed while it was open for writing, and other files are there now: what was "
             + "acknowledged is lost with it, but for what they, a backup or a server have"
         case .moved:
           "the store was moved away from '\(path)' while it was open for writing: what was acknowledged is whole where it "
-            + "lies now, and is lost if it was removed since"
+            + "is now, and is lost if it was removed since"
         case .anotherInPlaceOfMoved:
-          "the store was moved away from '\(path)' while it was open for writing, and another one lies there now: what was "
+          "the store was moved away from '\(path)' while it was open for writing, and another one is there now: what was "
             + "acknowledged is whole where it was moved to, and is not in the one at this path"
         case .overwritten:
           "another copy was put over the files of the store at '\(path)' while it was open for writing: what was "
@@ -233,7 +257,7 @@ final class StoreHold: Sendable {
             + "process may write it now; nothing else is missing"
         }
       return LogError(
-        .replaced, "\(words); nothing was written to what lies there now; close this store, and open what is there",
+        .replaced, "\(words); nothing was written to what is there now; close this store, and open what is there",
         file: path, underlying: .stale("open", path))
     }
   }

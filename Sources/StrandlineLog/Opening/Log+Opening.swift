@@ -130,7 +130,7 @@ private struct RecoveringLog {
 
   /// Opens the log in the folder that was found.
   ///
-  /// - Returns: nil if another folder lies at the path by now.
+  /// - Returns: nil if another folder is at the path by now.
   func recover(
     seen: SegmentList, from firstLSN: UInt64?, behind knownEnd: Log.KnownEnd?, replay: (LogEvent) throws -> Void
   ) throws -> Log? {

@@ -10,7 +10,7 @@ extension Log {
   package var upkeepReport: UpkeepReport {
     var report = upkeep.report
     if let failure = keeper.hold.lookFailure {
-      report.failure = report.failure ?? .system("cannot look whether the store still lies at '\(path)'", failure)
+      report.failure = report.failure ?? .system("cannot look whether the store is still at '\(path)'", failure)
       report.failures += 1
     }
     return report

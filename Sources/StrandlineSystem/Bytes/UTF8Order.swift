@@ -29,7 +29,7 @@ extension String {
 
   /// Whether this string has the UTF-8 of `other`. As fast as `==` for ASCII.
   @inlinable package func equalsUTF8(_ other: String) -> Bool {
-    // Strings of the same words are one: a short one lies in them, and two long ones have one memory.
+    // Strings of the same words are one: a short one is in them, and two long ones have one memory.
     if MemoryLayout<String>.size == MemoryLayout<(UInt64, UInt64)>.size,
       unsafe unsafeBitCast(self, to: (UInt64, UInt64).self) == unsafeBitCast(other, to: (UInt64, UInt64).self)
     {

@@ -5,7 +5,7 @@
 // relies on the guarantees in this file and on no others, and is proved on the simulated disk.
 //
 // A file system makes and finds folders by their paths; everything in a folder is reached through the folder. A path says
-// what lies somewhere now, and a folder that was opened stays the same one, however it is moved: so a store that another
+// what is somewhere now, and a folder that was opened stays the same one, however it is moved: so a store that another
 // one has replaced at its path is never written into that one.
 //
 // Paths are strings with "/" between their components. Every call may throw `SystemError`, and a call that throws

@@ -1,5 +1,5 @@
 // An open folder of the real file system: every call begins at its descriptor (openat(2) and its relatives), so that it
-// reaches the files of this folder and of no other one, whatever lies at the folder's path by now.
+// reaches the files of this folder and of no other one, whatever is at the folder's path by now.
 
 internal import Synchronization
 

@@ -1,0 +1,396 @@
+// What becomes of an open store whose folder is moved, removed or replaced: before each call that changes the disk, of each
+// operation, once; with every fate that the log's campaign has (ReplacedFolders.swift).
+//
+// Nothing of another store that is at the path afterwards changes, what was acknowledged is whole where the folder was moved
+// to, the next write throws, and a reader in another process shows what it showed and says what it found.
+
+import Strandline
+package import StrandlineLogProofs
+import StrandlineLog
+package import StrandlineSimulation
+import StrandlineSystem
+import Synchronization
+
+/// What a store does meanwhile.
+package enum StoreOperation: String, CaseIterable, Sendable {
+  case write, flush, merge, compact, buildIndex, backup, suspend, resume, close
+}
+
+/// The campaign.
+package struct ReplacedStores {
+  private static let path = FolderFate.path
+  /// The name under which another store was made, and one by a second writer.
+  private static let othersName = "other"
+  private static let secondName = "second"
+
+  private let base: SimulatedDisk
+  /// How many cases were tried, and how many disks after a power cut.
+  package private(set) var cases = 0
+  package private(set) var powerCuts = 0
+  /// What a test changes on the disk of each case before that is judged: the campaign must find it.
+  package var meddle: @Sendable (SimulatedDisk) -> Void = { _ in }
+
+  package init() throws {
+    base = SimulatedDisk()
+    try Self.make(base, Self.path, ["a", "b"], seed: 1)
+    FolderFate.put(base.files(in: Self.path), over: FolderFate.olderPath, base)
+    try Self.make(base, Self.path, ["c", "d"], seed: 2)
+    try Self.make(base, FolderFate.otherPath, [Self.othersName], seed: 3)
+    try base.folder("/").sync()
+  }
+
+  private static func make(_ disk: SimulatedDisk, _ path: String, _ names: [String], seed: UInt64) throws {
+    let store = try open(disk, path, seed: seed)
+    for name in names { try put(name, 0, in: store) }
+    try store.closeBlocking()
+  }
+
+  /// Three flushes make a merge.
+  private static let options: StoreOptions = {
+    var log = LogOptions()
+    log.segmentBytesMax = 2 << 10
+    log.lockWaitMilliseconds = 0
+    log.mergeWidth = 3
+    var index = IndexOptions()
+    index.closeCount = 5
+    index.mergeWidth = 4
+    return StoreOptions(log: log, index: index)
+  }()
+
+  private static func environment(
+    _ disk: any FileSystem, seed: UInt64, clock: SimulatedClock = SimulatedClock()
+  ) -> StoreEnvironment {
+    StoreEnvironment(
+      SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: seed)), isSimulated: true)
+  }
+
+  private static func open(
+    _ disk: any FileSystem, _ path: String, seed: UInt64, clock: SimulatedClock = SimulatedClock()
+  ) throws -> RecordStore {
+    try RecordStore.openBlocking(
+      at: path, options: options, environment: environment(disk, seed: seed, clock: clock))
+  }
+
+  private static func put(_ name: String, _ value: Int64, in store: RecordStore) throws {
+    try store.writeBlocking { try $0.save(Record(type: "T", id: RecordID(name), fields: ["n": .int64(value)])) }
+  }
+
+  private static func records(_ store: RecordStore) throws -> [String: Int64] {
+    var result: [String: Int64] = [:]
+    try store.forEachRecord { record in
+      guard case .int64(let value)? = record["n"] else { return }
+      result[record.id.name] = value
+    }
+    return result
+  }
+
+  // MARK: One case
+
+  /// A store that is open for writing, and a reader of it in another process.
+  private final class Writer: Sendable {
+    private static let rewritten = "a"
+    let disk: SimulatedDisk
+    let clock = SimulatedClock()
+    let store: RecordStore
+    let reader: RecordStore
+    private struct Told {
+      var acknowledged: [String: Int64]
+      /// The greatest value that a write of the name was begun with.
+      var begun: [String: Int64]
+      var count = 0
+    }
+    private let told = Mutex(Told(acknowledged: initial, begun: initial))
+    /// The files in the middle of this session.
+    private let copied = Mutex<[String: [UInt8]]>([:])
+    private static let initial: [String: Int64] = ["a": 0, "b": 0, "c": 0, "d": 0]
+
+    var acknowledged: [String: Int64] { told.withLock { $0.acknowledged } }
+    var begun: [String: Int64] { told.withLock { $0.begun } }
+    var count: Int { told.withLock { $0.count } }
+    var copy: [String: [UInt8]] { copied.withLock { $0 } }
+
+    init(_ disk: SimulatedDisk, through fileSystem: (any FileSystem)? = nil) throws {
+      self.disk = disk
+      store = try ReplacedStores.open(fileSystem ?? disk, path, seed: 11, clock: clock)
+      reader = try RecordStore.openReadOnly(
+        at: path, environment: ReplacedStores.environment(OtherProcess(disk), seed: 12))
+    }
+
+    func put(_ name: String, _ value: Int64 = 1) throws {
+      told.withLock { $0.begun[name] = value }
+      try ReplacedStores.put(name, value, in: store)
+      told.withLock { told in
+        told.acknowledged[name] = value
+        told.count += 1
+      }
+    }
+
+    /// What the operation needs before it.
+    func prepare(_ operation: StoreOperation) throws {
+      try put("e")
+      copied.withLock { $0 = disk.files(in: path) }
+      try put(Self.rewritten, 1)
+      switch operation {
+      case .write, .flush, .backup, .suspend, .buildIndex: break
+      case .close: for number in 0..<3 { try put("e\(number)") }
+      case .merge: try flush()
+      case .compact: for value in 2..<12 { try put(Self.rewritten, Int64(value)) }
+      case .resume: try store.suspendBlocking()
+      }
+      _ = try reader.refresh()
+    }
+
+    private func flush() throws {
+      guard let index = store.index else { throw LogProblem("the store has no index") }
+      try index.flush(always: true)
+    }
+
+    func run(_ operation: StoreOperation) throws {
+      switch operation {
+      case .write: for number in 0..<3 { try put("w\(number)") }
+      case .flush:
+        try put("f")
+        try flush()
+      case .merge:
+        try put("m")
+        try flush()
+      case .compact: _ = try store.compactBlocking()
+      case .buildIndex:
+        try store.addIndex(RecordIndex("T", "n"))
+        try store.buildIndexesBlocking()
+      case .backup: _ = try store.backupBlocking(to: "/backup")
+      case .suspend: try store.suspendBlocking()
+      case .resume:
+        try store.resumeBlocking()
+        try put("r")
+      case .close: try store.closeBlocking()
+      }
+    }
+  }
+
+  /// Runs the cases that are chosen, and ends at the first one that fails.
+  ///
+  /// - Parameter choose: which of them, by their number; all by default.
+  /// - Throws: `FolderFailure`.
+  package mutating func run(choose: (Int) -> Bool = { _ in true }) throws {
+    var number = 0
+    for operation in StoreOperation.allCases {
+      let calls = try calls(of: operation)
+      for one in FolderCase.all(.store, operation.rawValue, calls: calls.count) {
+        defer { number += 1 }
+        if choose(number) { try run(operation, calls, one) }
+      }
+    }
+  }
+
+  /// Runs one case.
+  ///
+  /// - Throws: `FolderFailure`; `LogProblem` if there is no such case.
+  package mutating func replay(_ one: FolderCase) throws {
+    guard one.campaign == .store, let operation = StoreOperation(rawValue: one.operation) else {
+      throw LogProblem("there is no case \(one)")
+    }
+    let calls = try calls(of: operation)
+    guard one.call <= calls.count else {
+      throw LogProblem("there is no case \(one): \(operation) makes \(calls.count) calls")
+    }
+    try run(operation, calls, one)
+  }
+
+  private struct Calls {
+    var first: Int
+    var count: Int
+    var controlWrites: Set<Int>
+  }
+
+  private func calls(of operation: StoreOperation) throws -> Calls {
+    let meter = ControlMeter(base.clone())
+    let writer = try Writer(meter.disk, through: meter)
+    try writer.prepare(operation)
+    let tables = Self.tables(meter.disk)
+    let first = meter.disk.callCount + 1
+    try writer.run(operation)
+    let count = meter.disk.callCount + 1 - first
+    // An operation that does not what it is called proves nothing.
+    let after = Self.tables(meter.disk)
+    let does =
+      switch operation {
+      case .flush, .buildIndex: after.count > tables.count
+      case .merge: after.count == 1
+      case .close, .compact: after != tables
+      case .write, .backup, .suspend, .resume: true
+      }
+    guard count > 0, does else { throw LogProblem("\(operation) did not do its work: \(tables) to \(after)") }
+    return Calls(first: first, count: count, controlWrites: meter.calls)
+  }
+
+  private static func tables(_ disk: SimulatedDisk) -> [String] {
+    disk.paths.filter { $0.hasPrefix(path + "/") && $0.hasSuffix(".run") }
+  }
+
+  private mutating func run(_ operation: StoreOperation, _ calls: Calls, _ one: FolderCase) throws {
+    let call = calls.first + one.call - 1
+    let isControlWrite = calls.controlWrites.contains(call)
+    // Nobody can see such a copy between the comparison and the write that follows it at once.
+    if one.fate == .overwrittenBySameSession, isControlWrite { return }
+    cases += 1
+    do { try attempt(operation, one, call, isControlWrite) } catch { throw FolderFailure(one, "\(error)") }
+  }
+
+  private mutating func attempt(
+    _ operation: StoreOperation, _ one: FolderCase, _ call: Int, _ isControlWrite: Bool
+  ) throws {
+    let fate = one.fate
+    let disk = base.clone()
+    let writer = try Writer(disk)
+    try writer.prepare(operation)
+    let shown = try Self.records(writer.reader)
+    let second = Mutex<Result<RecordStore?, any Error>>(.success(nil))
+    let (clock, copy) = (writer.clock, writer.copy)
+    let countBefore = Mutex(0)
+    disk.interrupt(beforeCall: call) {
+      countBefore.withLock { $0 = writer.count }
+      let result = Result { try fate.befall(disk, copy, second: Self.second) }
+      second.withLock { $0 = result }
+      if one.isLookDue { clock.advance(milliseconds: Int64(StoreLook.milliseconds)) }
+    }
+    let outcome = Self.error { try writer.run(operation) }
+    let other = try second.withLock { try $0.get() }
+    if let outcome { try demandReplaced(outcome, fate, operation) }
+    try cutPower(disk, writer, one, 0)
+    meddle(disk)
+    let found = fate.goesOn ? [:] : disk.files(in: Self.path)
+    // A store that is resumed takes an older copy of itself for what another process left.
+    let mayGoOn = operation == .resume && fate == .replacedByOlder
+    if fate != .secondWriter, !fate.isInPlace, !fate.goesOn, !mayGoOn {
+      let source = fate.sourcePath.map { base.files(in: $0) } ?? [:]
+      try demand(found == source, "what is at the path was changed: \(Self.difference(found, source))")
+    }
+    if fate.isInPlace, !isControlWrite {
+      let put = fate.sourcePath.map { base.peek($0 + "/CONTROL") } ?? copy["/CONTROL"]
+      try demand(found["/CONTROL"] == put, "CONTROL of what was put over the files was changed")
+      let later = writer.count - countBefore.withLock { $0 }
+      try demand(later == 0, "\(later) writes were acknowledged after it")
+    }
+    try read(writer.reader, shown, fate, disk)
+    try goOn(writer, operation, fate, hasResumed: outcome == nil)
+    if !fate.goesOn, !mayGoOn {
+      try demand(disk.files(in: Self.path) == found, "what is at the path was changed later")
+    }
+    if let kept = fate.keptPath { try judge(disk, kept, writer) }
+    try cutPower(disk, writer, one, 1)
+    if let other {
+      try Self.put("last", 1, in: other)
+      try other.closeBlocking()
+      try judge(disk, Self.path, [Self.secondName: 1, "last": 1])
+    }
+  }
+
+  /// Whatever the operation came to, the next write knows.
+  private func goOn(_ writer: Writer, _ operation: StoreOperation, _ fate: FolderFate, hasResumed: Bool) throws {
+    writer.clock.advance(milliseconds: Int64(StoreLook.milliseconds))
+    switch operation {
+    case .close: return
+    case .suspend:
+      // It has no lock any more, and writes nothing.
+      if let error = Self.error({ try writer.store.closeBlocking() }) { try demandReplaced(error, fate, operation) }
+      return
+    case .resume where !fate.goesOn:
+      if let error = Self.error({ try writer.store.closeBlocking() }) { try demandReplaced(error, fate, operation) }
+      return
+    case .write, .flush, .merge, .compact, .buildIndex, .backup, .resume: break
+    }
+    if let error = Self.error({ try writer.put("late") }) {
+      try demandReplaced(error, fate, operation)
+    } else {
+      try demand(fate.goesOn, "a write was taken")
+    }
+    if let error = Self.error({ try writer.store.closeBlocking() }) {
+      try demandReplaced(error, fate, operation)
+    } else {
+      try demand(fate.goesOn, "a close said nothing")
+    }
+  }
+
+  /// A reader changes nothing, goes on to show what it showed, and says what it found.
+  private func read(
+    _ reader: RecordStore, _ shown: [String: Int64], _ fate: FolderFate, _ disk: SimulatedDisk
+  ) throws {
+    let calls = disk.callCount
+    let error = Self.error { _ = try reader.refresh() }
+    if let error {
+      let code = (error as? StrandlineError)?.code
+      // Files that have other bytes now may be read as anything.
+      let isSaid = code == .storeReplaced || (fate.isInPlace && code != nil)
+      try demand(!fate.goesOn && isSaid, "a reader threw \(error)")
+    }
+    if !fate.isInPlace {
+      let now = try Self.records(reader)
+      for (name, value) in shown {
+        try demand(now[name].map { $0 >= value } ?? false, "a reader shows '\(name)' no more")
+      }
+    }
+    try demand(disk.callCount == calls, "a reader changed the disk")
+  }
+
+  /// Judges what a power cut leaves at this moment, in a part of the cases.
+  private mutating func cutPower(
+    _ disk: SimulatedDisk, _ writer: Writer, _ one: FolderCase, _ moment: UInt64
+  ) throws {
+    guard one.hasPowerCut else { return }
+    powerCuts += 1
+    let image = disk.imageAfterCrash(using: SeededRandom(seed: one.seed &+ moment))
+    if let kept = one.fate.keptPath { try judge(image, kept, writer) }
+    if one.fate == .replacedByAnother { try judge(image, Self.path, [Self.othersName: 0]) }
+  }
+
+  private func judge(_ disk: SimulatedDisk, _ path: String, _ writer: Writer) throws {
+    try judge(disk, path, writer.acknowledged, begun: writer.begun)
+  }
+
+  /// Everything that was acknowledged is there, and nothing that was not written.
+  private func judge(
+    _ disk: SimulatedDisk, _ path: String, _ acknowledged: [String: Int64], begun: [String: Int64]? = nil
+  ) throws {
+    let begun = begun ?? acknowledged
+    let store = try Self.open(OtherProcess(disk.clone()), path, seed: 21)
+    let found = try Self.records(store)
+    try store.closeBlocking()
+    for (name, value) in acknowledged {
+      guard let there = found[name] else { throw LogProblem("'\(name)' of '\(path)', which was acknowledged, is gone") }
+      try demand(there >= value, "'\(name)' of '\(path)' has \(there), and \(value) was acknowledged")
+    }
+    for (name, value) in found {
+      try demand(begun[name].map { value <= $0 } ?? false, "'\(name)' of '\(path)' has \(value), which nobody wrote")
+    }
+  }
+
+  private static func second(_ fileSystem: any FileSystem) throws -> RecordStore {
+    let store = try open(fileSystem, path, seed: 31)
+    try put(secondName, 1, in: store)
+    return store
+  }
+
+  private func demand(_ condition: Bool, _ words: @autoclosure () -> String) throws {
+    guard condition else { throw LogProblem(words()) }
+  }
+
+  private func demandReplaced(_ error: any Error, _ fate: FolderFate, _ operation: StoreOperation) throws {
+    guard !fate.goesOn, let error = error as? StrandlineError else { throw error }
+    let isRemoved = fate == .removed || fate == .removedAndReplaced
+    let isUnknown = error.code == .outcomeUnknown && (fate.isInPlace || isRemoved)
+    let isAbsent = isRemoved && (error.underlying as? SystemError)?.isAbsent == true
+    // A resumption opens the files again, and refuses those that are of two stores.
+    let isRefused = operation == .resume && fate.isInPlace && error.code == .damaged
+    guard error.code == .storeReplaced || isUnknown || isAbsent || isRefused else { throw error }
+  }
+
+  private static func error(_ body: () throws -> Void) -> (any Error)? {
+    do { try body() } catch { return error }
+    return nil
+  }
+
+  private static func difference(_ left: [String: [UInt8]], _ right: [String: [UInt8]]) -> String {
+    Set(left.keys).union(right.keys).filter { left[$0] != right[$0] }.sorted().joined(separator: ", ")
+  }
+}
