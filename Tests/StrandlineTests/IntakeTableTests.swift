@@ -67,6 +67,8 @@ private struct Case {
   var sendsAgain = false
   var isStamped = true
   var mayHaveArrived = false
+  /// What the arrival has seen, if it is other than that.
+  var seen: [WriterID: UInt64]?
   /// What is here of the base cannot be read.
   var isDamaged = false
   /// When the server changed what arrives; the base was created at 100 and changed at 150.
@@ -106,7 +108,7 @@ private struct Case {
       "title": (title ?? (isOlder ? "older" : "theirs"), isOlder ? 5 : 30, isOlder ? 9 : 2)
     ]
     fields["body"] = body.map { ($0, 30, 2) }
-    arrival.version = version(arriving.lives, fields, seen: seen)
+    arrival.version = version(arriving.lives, fields, seen: self.seen ?? seen)
     arrival.version.type = type
     (arrival.isStamped, arrival.disbelieved) = (isStamped, [:])
     return arrival
@@ -552,6 +554,23 @@ private let versions: [Row] = [
       "it is as the deleted record was", Here("a", .deletion, dead: "a"), "store, delete a",
       { $0.title = "old" }
     ),
+    (
+      "it is that, and edits revive", Here("a", .deletion, dead: "a"), "store, delete a",
+      { ($0.title, $0.rules.deletion) = ("old", .editRevives) }
+    ),
+    (
+      "the life of the base has ended, which it does not know, and the edit has another one", Here("a", .edit("ab")),
+      "end a, store, merge 20 by join of b {body}; removed merged",
+      { ($0.source, $0.arriving, $0.seen) = (.lookup, .other, [2: 5]) }
+    ),
+    (
+      "it has seen the base, and has gone on without one of its lives", Here("ab", .edit("ab")),
+      "store, merge 20 by join of a {body}; merged", { _ in }
+    ),
+    (
+      "its life was deleted, and the edit goes on with it", Here("a", .edit("a"), dead: "a"),
+      "store, merge 20 by join of a {body}; merged", { _ in }
+    ),
     // What it contains.
     (
       "it contains the edit", Here("a", .edit("a")), "store, settle 20 saved; recognized",
@@ -773,5 +792,13 @@ private let deletions: [Deletion] = [
     let one = Here(nil, .none, dead: "a").meets(.newer, .delta)
     #expect(try one.deletion(isProvisional: true).decide().words == "end no life")
     #expect(try one.deletion().decide().words == "close")
+  }
+
+  @Test func `is the end of a creation that a request may have carried, and not of the one after it`() throws {
+    for (base, expected) in [("a", "end ab, settle 15 deletedOnServer"), (nil, "end b, settle 15 deletedOnServer")] {
+      var situation = try Here(base, .edit("c")).meets(.newer, .delta).deletion()
+      (situation.attempted, situation.attemptedBirths) = (LSN(15), lives("b"))
+      #expect(situation.decide().words == expected)
+    }
   }
 }
