@@ -225,6 +225,69 @@ struct `The house` {
     #expect(excepted == ["an unneeded exception: Sources/A/A.swift: unused"])
   }
 
+  @Test func `has no type with more state than a reader can keep in mind`() throws {
+    expectNone(
+      Rules.holdsLittle(
+        try House.swift().filter { $0.path.hasPrefix("Sources/Strandline/") },
+        plain: [
+          "RecordChange": "what an app is told of one change: values, set once",
+          "StoreStatus": "what an app is told: values, set once",
+          "StoredState": "what a sorted table stores, value by value",
+          "SyncReport": "counts",
+          "SyncStatus": "what an app is told: values, set once",
+          "VersionSituation": "all that a pure decision depends on, each gathered once and never changed",
+        ],
+        // Each may lose properties and get none.
+        toGo: [
+          "CompactionPlan": 17, "Projections": 16, "RecordStore": 17, "RequestPace": 17, "RunCursor": 14,
+          "RunWriter": 18, "StoreCore": 15, "StoreIndex": 31, "StoreIndex.State": 18, "SyncEngine": 17,
+          "SyncMachine": 58, "SyncState": 13, "SyncWatch": 24, "SyncWatch.State": 21, "UploadQueue": 19,
+        ]))
+  }
+
+  @Test func `counts what one owner holds, and nothing that is computed`() {
+    func findings(_ code: String, plain: [String: String] = [:], toGo: [String: Int] = [:]) -> [String] {
+      Rules.holdsLittle([SourceText("Sources/A/A.swift", code)], plain: plain, toGo: toGo)
+    }
+    func properties(_ count: Int) -> String { (0..<count).map { "  var p\($0): Int\n" }.joined() }
+    let large = "struct A {\n\(properties(13))}\n"
+    #expect(findings("struct A {\n\(properties(12))}\n") == [])
+    #expect(findings(large) == ["Sources/A/A.swift:1: A has 13 stored properties"])
+    #expect(findings(large, plain: ["A": "why"]) == [] && findings(large, toGo: ["A": 13]) == [])
+    #expect(findings(large, toGo: ["A": 12]).count == 1)
+    #expect(findings("", plain: ["A": "why"], toGo: ["B": 13]).count == 2)
+    // Ten, and three of each form.
+    for three in [
+      "let a, b: Int\nlet c = 1", "private(set) var a = { 1 }()\nlazy var b: Int = {\n  2\n}()\nweak var c: A?",
+      "@Locked var a: [String:\n  Int] = [:]\n@Locked(1)\npackage let b: Int\nvar c = 0 { didSet { print(c) } }",
+      "var a: Int = 1; var b =\n  2\nlet c: (Int, Int)",
+    ] {
+      let all = "final class A {\n\(properties(10))\(three)\n}\n"
+      #expect(findings(all) == ["Sources/A/A.swift:1: A has 13 stored properties"], "\(three)")
+    }
+    let others = """
+      static let a = 1
+      var b: Int { 1 }
+      var c: Int {
+        get { let d = 1; return d }
+        set {}
+      }
+      func e() { let f = 1 }
+      enum G { case h; static let i = 1 }
+      init() { let j = 1 }
+      """
+    #expect(findings("actor A {\n\(properties(12))\(others)\n}\nextension A { var k: Int { 1 } }\n") == [])
+    // A box is no way around: in a lock, or in an extension; that of another type, and a list of them, count as one.
+    let inner = "struct State {\n\(properties(7))}\n"
+    for box in ["let state = Mutex(State())", "var state: State", "let state: Mutex<State>", "var state = State()"] {
+      let found = findings("class A {\n\(inner)\(box)\n\(properties(6))}\n")
+      #expect(found == ["Sources/A/A.swift:1: A has 13 stored properties"], "\(box)")
+      #expect(findings("class A {\n\(box)\n\(properties(6))}\nextension A {\n\(inner)}\n").count == 1, "\(box)")
+      #expect(findings("\(inner)class A {\n\(box)\n\(properties(6))}\n") == [], "\(box)")
+    }
+    #expect(findings("class A {\n\(inner)var states: [State]\n\(properties(6))}\n") == [])
+  }
+
   @Test func `removes comments, strings and backticked names from code`() {
     let text = #"""
       let a = "try! \"x\"" // try!

@@ -49,6 +49,7 @@ struct FleetTests {
   @Test(arguments: [
     (["--fleet", "--devices", "3"], "--devices takes an even number with --fleet"),
     (["--fleet", "--runs", "2"], "--runs cannot be used with --fleet"),
+    (["--fleet", "--trace", "/t"], "--trace cannot be used with --fleet"),
     (["--fleet", "--without", "rain"], "--without takes 'jitter', 'pace' or both with a comma between them"),
     (["--svg", "/a.svg"], "--svg can be used with --fleet only"),
   ])

@@ -203,6 +203,38 @@ struct SimulateTests {
     #expect(again.out.split(separator: "\n").dropLast() == lines.dropLast())
   }
 
+  @Test func `a trace has the requests of each world, in the order of the seeds`() async throws {
+    func trace(_ words: String..., at path: String = "/trace") async throws -> (screen: Screen, lines: [String]) {
+      let machine = Machine()
+      let screen = await machine.run(["simulate"] + words + ["--trace", path], input: [])
+      #expect(machine.disk.peek("/trace.tmp") == nil)
+      let text = machine.disk.peek(path).map { String(decoding: $0, as: UTF8.self) } ?? ""
+      #expect(text.hasSuffix("\n"))
+      return (screen, text.split(separator: "\n").map(String.init))
+    }
+    let (screen, lines) = try await trace("--seed", "7", "--runs", "3")
+    #expect(screen.code == .done && screen.err == "")
+    let heads = lines.filter { $0.hasPrefix("world ") }
+    #expect(
+      heads == [
+        "world 7: 5 devices, faults all", "world 8: 2 devices, faults all", "world 9: 3 devices, faults all",
+      ])
+    #expect(lines.contains { $0.wholeMatch(of: /\d+ d\d modify .+: .+ -> .+/) != nil })
+    #expect(lines.contains { $0.wholeMatch(of: /rest d\d changed zones from a token, limit \d+ -> .+/) != nil })
+    #expect(lines.filter { $0.wholeMatch(of: /end the server has \d+ records, digest [0-9a-f]{16}/) != nil }.count == 3)
+    #expect(try await trace("--seed", "7", "--runs", "3").lines == lines)
+    // One world alone is the same lines.
+    let alone = try await trace("--seed", "8").lines
+    let start = try #require(lines.firstIndex(of: heads[1]))
+    #expect(Array(lines[start..<(start + alone.count)]) == alone)
+  }
+
+  @Test func `a trace that cannot be written is an error`() async {
+    let screen = await Machine().run("simulate", "--seed", "7", "--runs", "3", "--trace", "/nowhere/trace")
+    #expect(screen.code == .noSuchStore || screen.code == .cannotCreate, "\(screen)")
+    #expect(screen.err.contains("/nowhere"), "\(screen.err)")
+  }
+
   @Test func `one line of JSON says how often each case occurred`() async throws {
     let screen = await Machine().run("simulate", "--seed", "7", "--runs", "2", "--faults", "none", "--json")
     #expect(screen.code == .done && screen.err == "")

@@ -166,6 +166,30 @@ struct `Simulated worlds` {
     }
   }
 
+  @Test func `have one trace of requests for a seed, and are no other world with it`() async {
+    for seed in Campaign.seeds(1...20, every: 5) {
+      let world = SimulatedWorld(seed: seed, devices: 2 + Int(seed % 4))
+      let one = await world.run(shrinks: false, keepsHistory: true, tracesRequests: true)
+      let two = await world.run(shrinks: false, keepsHistory: true, tracesRequests: true)
+      #expect(one.requests.map { Array($0.utf8) } == two.requests.map { Array($0.utf8) }, "seed \(seed)")
+      let plain = await world.run(shrinks: false)
+      #expect(plain.history == one.history && plain.tally == one.tally && plain.requests.isEmpty, "seed \(seed)")
+      #expect(one.requests.allSatisfy { line in line.hasPrefix("end ") || line.contains(" -> ") }, "seed \(seed)")
+      #expect(!one.requests.contains { $0.utf8.contains(UInt8(ascii: "\n")) })
+      let ends = one.requests.filter { $0.hasPrefix("end ") }
+      // All have come to hold the same.
+      let digests = Set(ends.map { $0.split(separator: " ", maxSplits: 1)[1].split(separator: " has ").last })
+      #expect(digests.count == 1 && ends.count > world.devices, "seed \(seed): \(ends)")
+    }
+  }
+
+  @Test func `that broke a promise say so at the end of their trace`() async {
+    var world = SimulatedWorld(seed: 5, devices: 2, faults: [])
+    world.check { _ in "a demand that no world keeps" }
+    let outcome = await world.run(shrinks: false, keepsHistory: false, tracesRequests: true)
+    #expect(outcome.requests.last == "end the world broke a promise: app" && outcome.requests.count > 10)
+  }
+
   @Test func `are shrunk to what breaks a promise, and repeated by its steps`() async throws {
     var world = SimulatedWorld(seed: 5, devices: 3, faults: [])
     // A demand that most worlds break: it holds only where nobody has written a title.

@@ -116,7 +116,7 @@ private let rows: [Row] = [
   Row(.join, nil, .wrote(6), .wrote(7), gives: 7, lost: .here), Row(.join, nil, .wrote(6), .unchanged, gives: 6),
   Row(.counter, nil, .wrote(6), .wrote(6), gives: 6), Row(.counter, nil, .wrote(8), .wrote(6), gives: 8, lost: .there),
   Row(.greatest, nil, .wrote(8), .wrote(6), gives: 8, lost: .there),
-  Row(.counter, nil, .wrote(6), .unchanged, gives: 6),
+  Row(.counter, nil, .wrote(6), .unchanged, gives: 6), Row(.clientWins, nil, .unchanged, .wrote(6), gives: 6),
   Row(.union, nil, .wrote(list("b")), .wrote(list("a")), gives: list("a", "b"), lost: Conflicted.Loser.none),
 ]
 
@@ -212,6 +212,90 @@ private let rows: [Row] = [
     #expect(both.isConflict(rules) && !one.isConflict(rules))
     rules.record = .serverWins
     #expect(both.isConflict(rules) != isEqual && !one.isConflict(rules))
+  }
+}
+
+@Suite(.timeLimit(.minutes(30))) struct `The rules of a whole record` {
+  private static func at(_ milliseconds: Int64, _ writer: WriterID) -> FieldStamp {
+    FieldStamp(time: HybridTime(milliseconds: milliseconds), writer: writer)
+  }
+  /// A stamp of this store's that is later than both.
+  private static let new = FieldStamp(time: HybridTime(milliseconds: 30).next, writer: 1)
+
+  /// What both sides did since the value was 5, whether the write of here is the later one, and what the field is where the
+  /// client wins. The later write is of the time 30, the other one of 20.
+  private static let clientWins: [(ours: Side, theirs: Side, isLater: Bool, gives: FieldValue?, stamp: FieldStamp)] = [
+    (.unchanged, .unchanged, false, 5, at(1, 9)),
+    (.wrote(6), .unchanged, false, 6, at(20, 1)),
+    (.unchanged, .wrote(7), false, 7, at(30, 2)),
+    (.unchanged, .wrote(nil), false, nil, at(30, 2)),
+    // A choice against the later write needs a later stamp, or the next join would undo it.
+    (.wrote(6), .wrote(7), false, 6, new),
+    (.wrote(6), .wrote(7), true, 6, at(30, 1)),
+    (.wrote(nil), .wrote(7), false, nil, new),
+    (.wrote(6), .wrote(nil), false, 6, new),
+    (.wrote(6), .wrote(6), false, 6, at(30, 2)),
+    (.wrote(6), .wrote(6), true, 6, at(30, 1)),
+  ]
+
+  @Test func `give the client's changes, and of all other fields the server's`() {
+    for row in Self.clientWins {
+      let merge = Row(.join, 5, row.ours, row.theirs, gives: nil).merge(isLater: row.isLater)
+      let result = merge.clientWins()
+      #expect(result.fields["f"] == row.gives && result.stamp.fields["f"] == row.stamp, "\(row)")
+      #expect(result.fields["other"] == "x" && result.stamp.fields["other"] == nil)
+    }
+  }
+
+  /// The same where a resolver has returned a value; nil: it has left the field out.
+  private static let resolved: [(ours: Side, theirs: Side, isLater: Bool, returned: FieldValue?, stamp: FieldStamp)] = [
+    (.wrote(6), .wrote(7), false, 7, at(30, 2)),
+    (.wrote(6), .wrote(7), true, 7, at(20, 2)),
+    (.wrote(6), .wrote(7), false, 6, new),
+    (.wrote(6), .wrote(7), true, 6, at(30, 1)),
+    (.wrote(6), .wrote(7), false, 8, new),
+    (.wrote(6), .wrote(7), true, 8, new),
+    (.wrote(6), .wrote(7), false, nil, new),
+    (.wrote(6), .wrote(6), true, 6, at(30, 1)),
+    (.wrote(6), .wrote(6), false, 6, at(30, 2)),
+    (.unchanged, .wrote(7), false, 5, new),
+  ]
+
+  @Test func `give what a resolver has returned, with a stamp that no join undoes`() {
+    for row in Self.resolved {
+      let merge = Row(.join, 5, row.ours, row.theirs, gives: nil).merge(isLater: row.isLater)
+      var record = Record(type: "Note", id: RecordID("r"), fields: ["other": "x"])
+      record["f"] = row.returned
+      let result = merge.resolved(record)
+      #expect(result.fields["f"] == row.returned && result.stamp.fields["f"] == row.stamp, "\(row)")
+      #expect(result.fields["other"] == "x" && result.stamp.fields["other"] == nil)
+    }
+  }
+
+  @Test func `take a field that neither side had, a parent, and a reference into the same zone`() {
+    let merge = Row(.join, 5, .wrote(6), .wrote(7), gives: nil).merge(isLater: false)
+    var record = Record(type: "Note", id: RecordID("r"), fields: ["f": 7])
+    record["link"] = .reference(Reference("x", zone: record.id.zone))
+    record.parent = "p"
+    let result = merge.resolved(record)
+    let first = FieldStamp(time: HybridTime.zero.next, writer: 1)
+    #expect(result.fields["link"] == .reference(Reference("x")) && result.stamp.fields["link"] == first)
+    #expect(result.parent == "p" && result.stamp.fields[Version.parentField] == first)
+    // It has left this one out.
+    #expect(result.fields["other"] == nil && result.stamp.fields["other"] == first)
+  }
+
+  @Test func `join the lives, and what both have seen`() {
+    let plain = Row(.join, 5, .wrote(6), .wrote(7), gives: nil).merge(isLater: false)
+    var edit = plain.edit
+    let mine = Birth(time: HybridTime(milliseconds: 2), writer: 1)
+    edit.stamp.births.insert(mine)
+    let merge = ConflictMerge(edit: edit, changed: ["f"], server: plain.server, ancestor: plain.ancestor, writer: 1)
+    let record = Record(type: "Note", id: RecordID("r"), fields: ["f": 7])
+    for result in [merge.clientWins(), merge.resolved(record), merge.byField([:])] {
+      #expect(result.stamp.births == plain.server.stamp.births.union([mine]))
+      #expect(Set(result.stamp.seen.keys) == [1, 2])
+    }
   }
 }
 

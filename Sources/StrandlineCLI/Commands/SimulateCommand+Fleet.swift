@@ -12,7 +12,7 @@ struct FleetOptions: Sendable {
   var isJSON: Bool
 
   init(_ arguments: Arguments, _ console: Console) throws {
-    for name in ["--runs", "--faults", "--steps"] where arguments[name] != nil {
+    for name in ["--runs", "--faults", "--steps", "--trace"] where arguments[name] != nil {
       throw UsageError(message: "\(name) cannot be used with --fleet")
     }
     shape.devices = try arguments.number("--devices", in: 2...20_000) ?? shape.devices

@@ -16,6 +16,10 @@ extension Command {
       "nothing acknowledged is lost, nothing deleted comes back, nothing is applied twice, nothing is stuck, and that all",
       "devices and the server hold the same bytes. A world that breaks a promise is shrunk and printed.",
       "",
+      "With --trace each request of each device is also written to a file: the step, the device, the kind of the request,",
+      "its zone, names and outcome, one line each; and what everyone holds at rest. The same command gives the same bytes,",
+      "so `diff` shows what another version of the sync engine asks differently.",
+      "",
       "With --fleet it measures the load of many devices on one server instead, with an outage of six hours on the second",
       "day: whether the devices return evenly, whether no edit waits long, and whether no device sends more than it must.",
     ],
@@ -32,6 +36,7 @@ extension Command {
           + " foreign, references, types, copies, stale, compaction, app, busy, automatic, rights, space, equal, nodes,"
           + " remade, omissions, names, screens and crowds, with commas between them. Default: all."),
       Option("--steps", "LIST", "With --seed: only these steps of one world, as a failure printed them."),
+      Option("--trace", "FILE", "Also write the requests of the devices, one line each, to this file."),
       Option("--fleet", "The load of many devices on one server instead of worlds."),
       Option("--without", "LIST", "With --fleet: without jitter, pace or both (jitter,pace), to compare."),
       Option("--svg", "FILE", "With --fleet: also draw requests over time, with and without jitter and pace."),
@@ -42,6 +47,7 @@ extension Command {
       Example("What happens in one of them", "strandline simulate --seed 8231 --devices 3"),
       Example(
         "A month of lost answers and power cuts", "strandline simulate --runs 50 --days 30 --faults network,power"),
+      Example("What two versions ask differently", "strandline simulate --seed 1 --runs 500 --trace requests.txt"),
       Example("The load after an outage", "strandline simulate --fleet --svg fleet.svg"),
     ],
     run: { arguments, console in
@@ -50,11 +56,13 @@ extension Command {
         throw UsageError(message: "\(name) can be used with --fleet only")
       }
       let options = try SimulateOptions(arguments, console)
-      let campaign = WorldCampaign(options, console)
+      let trace = try arguments["--trace"].map { try TraceFile($0, console.environment.fileSystem) }
+      let campaign = WorldCampaign(options, trace, console)
       let start = console.environment.clock.monotonicNanoseconds()
       async let other: Void = campaign.runSome()
-      await campaign.runSome()
-      await other
+      try await campaign.runSome()
+      try await other
+      try trace?.end()
       let nanoseconds = console.environment.clock.monotonicNanoseconds() &- start
       let result = campaign.result()
       try options.isJSON
@@ -166,9 +174,10 @@ private final class WorldCampaign: Sendable {
   private let hasFailed = Atomic(false)
   private let found = Mutex(WorldResult())
   private let progress: Mutex<Progress>
+  private let trace: TraceFile?
 
-  init(_ options: SimulateOptions, _ console: Console) {
-    self.options = options
+  init(_ options: SimulateOptions, _ trace: TraceFile?, _ console: Console) {
+    (self.options, self.trace) = (options, trace)
     progress = Mutex(Progress(console))
   }
 
@@ -176,11 +185,15 @@ private final class WorldCampaign: Sendable {
   ///
   /// They are begun in the order of their seeds, and what was begun is run to its end. So the first that fails is among the
   /// failures of all tasks, however fast each is.
-  func runSome() async {
+  ///
+  /// - Throws: `SystemError` if the trace cannot be written. Then no other world begins.
+  func runSome() async throws {
     while !hasFailed.load(ordering: .acquiring) {
       let number = begun.wrappingAdd(1, ordering: .relaxed).oldValue
       guard number < options.runs else { break }
-      let outcome = await options.world(number).run(shrinks: options.steps == nil, keepsHistory: options.runs == 1)
+      let world = options.world(number)
+      let outcome = await world.run(
+        shrinks: options.steps == nil, keepsHistory: options.runs == 1, tracesRequests: trace != nil)
       found.withLock { found in
         found.worlds += 1
         found.tally.add(outcome.tally)
@@ -190,6 +203,10 @@ private final class WorldCampaign: Sendable {
         }
       }
       if outcome.failure != nil { hasFailed.store(true, ordering: .releasing) }
+      do { try trace?.add(number, world, outcome) } catch {
+        hasFailed.store(true, ordering: .releasing)
+        throw error
+      }
       progress.withLock { $0.update(Words.plural(number + 1, "world")) }
     }
   }

@@ -65,18 +65,28 @@ public struct SimulatedWorld: Sendable {
   ///     faster. A failure has one in any case.
   /// - Complexity: O(steps · records) for the checks, beside what the devices do.
   public func run(shrinks: Bool = true, keepsHistory: Bool = true) async -> WorldOutcome {
+    await run(shrinks: shrinks, keepsHistory: keepsHistory, tracesRequests: false)
+  }
+
+  /// As `run(shrinks:keepsHistory:)`; with `tracesRequests` the outcome also has the devices' requests, and what everyone
+  /// holds at rest. Nothing else is different by that. Of a failure they are those of the whole world, not of the shrunk one.
+  package func run(shrinks: Bool, keepsHistory: Bool, tracesRequests: Bool) async -> WorldOutcome {
+    let requests = tracesRequests ? WorldRequests() : nil
     let executor = OneAtATimeExecutor()
     let outcome = await withTaskExecutorPreference(executor) {
-      var run = WorldRun(plan, app, isTold: keepsHistory, executor)
+      var run = WorldRun(plan, app, isTold: keepsHistory, executor, requests)
       let broken = await run.run()
       let result = self.outcome(of: run, broken)
       await run.end()
       return result
     }
     // The same steps once more, told this time.
-    if outcome.failure != nil, !keepsHistory { return await self.run(shrinks: shrinks) }
+    if outcome.failure != nil, !keepsHistory {
+      return await self.run(shrinks: shrinks, keepsHistory: true, tracesRequests: tracesRequests)
+    }
     guard shrinks, let failure = outcome.failure else { return outcome }
-    return WorldOutcome(tally: outcome.tally, failure: await shrunk(failure), history: outcome.history)
+    return WorldOutcome(
+      tally: outcome.tally, failure: await shrunk(failure), history: outcome.history, requests: outcome.requests)
   }
 
   var plan: WorldPlan {
@@ -91,7 +101,9 @@ public struct SimulatedWorld: Sendable {
         seed: seed, devices: devices, days: days, faults: faults, invariant: $0.invariant, message: $0.words,
         steps: run.plan.steps.map(\.number), isShrunk: steps != nil, history: run.trace + run.logs())
     }
-    return WorldOutcome(tally: run.tally, failure: failure, history: run.trace)
+    if let broken { run.requests?.note("the world broke a promise: \(broken.invariant.rawValue)") }
+    return WorldOutcome(
+      tally: run.tally, failure: failure, history: run.trace, requests: run.requests?.lines ?? [])
   }
 
   // MARK: Shrinking
@@ -143,6 +155,9 @@ public struct WorldOutcome: Sendable, CustomStringConvertible {
   public let failure: WorldFailure?
   /// What happened in it, one line for each step; empty if it was not kept. The same seed gives the same lines.
   public let history: [String]
+  /// What each device asked the cloud, one line for each request, and at the end what everyone holds; empty if it was not
+  /// traced. The same seed gives the same bytes.
+  package let requests: [String]
 
   /// The failure, or the counts.
   public var description: String { failure.map { "\($0)" } ?? "\(tally)" }

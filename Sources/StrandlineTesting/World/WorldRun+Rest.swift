@@ -32,6 +32,7 @@ extension WorldRun {
       try await mustSync(late)
       try await judge(late)
     }
+    try await traceDigests()
     try await judgeConvergence()
     for device in devices {
       if let broken = try await device.brokenProjection() { throw WorldBroken(.honest, "\(device.name): \(broken)") }
@@ -212,7 +213,21 @@ extension WorldRun {
 
   // MARK: Everything is alike
 
-  private mutating func judgeConvergence() async throws {
+  /// What each device and the server hold, as the judge of convergence compares it.
+  private func traceDigests() async throws {
+    guard let requests else { return }
+    func note(_ name: String, _ lines: [String]) {
+      let text = lines.sorted { $0.precedesByUTF8($1) }.map { "\($0)\n" }.joined()
+      let digits = String(XXH64.hash(Array(text.utf8)), radix: 16)
+      let digest = String(repeating: "0", count: 16 - digits.count) + digits
+      requests.note("\(name) has \(lines.count) records, digest \(digest)")
+    }
+    for device in devices { note(device.name, try await device.dump()) }
+    note("the server", try serverLines())
+  }
+
+  /// All records of the server, one on each line, ordered by the bytes.
+  private func serverLines() throws -> [String] {
     var lines: [String] = []
     for zone in plan.names.zones {
       for (name, record) in try server.records(zone: zone.name, in: Self.key) ?? [:] {
@@ -221,7 +236,11 @@ extension WorldRun {
         lines.append(WorldDevice.line(RecordID(name, zone: zone), record.type, record.parent, fields))
       }
     }
-    lines.sort { $0.precedesByUTF8($1) }
+    return lines.sorted { $0.precedesByUTF8($1) }
+  }
+
+  private mutating func judgeConvergence() async throws {
+    let lines = try serverLines()
     for device in devices {
       let dump = try await device.dump().sorted { $0.precedesByUTF8($1) }
       guard dump.map({ CloudName($0) }) != lines.map({ CloudName($0) }) else { continue }

@@ -35,6 +35,8 @@ struct WorldRun {
   private(set) var trace: [String] = []
   /// Whether `trace` is written: words for each step cost a tenth of the world, and few worlds are read.
   private let isTold: Bool
+  /// The devices' requests, if they are traced.
+  let requests: WorldRequests?
   private(set) var step = -1
   private let serverClock: WorldServerClock
   let tallies: WorldTallies
@@ -52,8 +54,11 @@ struct WorldRun {
   static let key = DatabaseKey(
     container: address.container, environment: address.environment, scope: .private, user: CloudServer.defaultUser)
 
-  init(_ plan: WorldPlan, _ app: WorldApp, isTold: Bool, _ executor: OneAtATimeExecutor) {
+  init(
+    _ plan: WorldPlan, _ app: WorldApp, isTold: Bool, _ executor: OneAtATimeExecutor, _ requests: WorldRequests? = nil
+  ) {
     self.executor = executor
+    self.requests = requests
     self.plan = plan
     self.app = app
     self.isTold = isTold
@@ -77,17 +82,19 @@ struct WorldRun {
     let (refusals, denials, losses) = (refusals, denials, losses)
     let refused = refused
     let together = together
+    let requests = requests
     let device = WorldDevice(
       number: number, seed: plan.seed &* 31 &+ UInt64(number) &* 0x9E37_79B9,
       clock: WorldClock(time, offMilliseconds: offMilliseconds), line: WorldLine(server, time, serverClock),
       executor: executor,
       database: { environment, line, store in
-        WorldDatabase(
+        let database = WorldDatabase(
           base: WebServicesDatabase(
             address: Self.address, apiToken: "", session: nil, baseURL: "http://cloud.invalid", transport: line,
             environment: environment.system),
           refusals: refusals, denials: denials, losses: losses, together: together, device: number, store: store,
           onRefusal: { refused.add() }, onDanger: { line.note($0) })
+        return requests.map { TracedDatabase(base: database, device: number, requests: $0) } ?? database
       }, configure: app.configure)
     devices.append(device)
     return device
@@ -101,12 +108,14 @@ struct WorldRun {
       try await makeForeignRecords()
       for next in plan.steps {
         step = next.number
+        requests?.begin(step: step)
         tally.steps += 1
         time.advance(milliseconds: next.pause)
         try await take(next)
         if let number = next.action.device, number < devices.count { try await judge(devices[number]) }
       }
       step = -1
+      requests?.begin(step: nil)
       try await rest()
     } catch let broken as WorldBroken {
       return broken
