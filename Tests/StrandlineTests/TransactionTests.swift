@@ -271,12 +271,13 @@ struct `A write` {
     try await agree(a, b)
     for isOneTransaction in [true, false] {
       if !isOneTransaction { try await a.open().write { try $0.delete(id) } }
-      await #expect(throws: StrandlineError.Code.typeMismatch) {
+      let error = await #expect(throws: StrandlineError.self) {
         try await a.open().write { tx in
           if isOneTransaction { try tx.delete(id) }
           try tx.create(note(id, ["done": 1], type: "Task"))
         }
       }
+      #expect(error?.code == .typeMismatch)
       #expect(try await a.open().record(id)?.type == (isOneTransaction ? "Note" : nil))
     }
     try await a.sync()
