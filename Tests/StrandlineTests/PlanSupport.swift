@@ -1,0 +1,274 @@
+// A plan without a store: the facts are a fold of a few events in memory, requests are answered by the test, and the store's steps
+// append to that fold. The intake is not here: what a page or an answer says of records is appended by the test as it likes.
+
+import StrandlineLog
+import StrandlineSystem
+import Synchronization
+
+@testable import Strandline
+
+/// The facts of a log of a few events. It counts how often it is asked for an event.
+final class LogFacts: SyncFacts {
+  private struct State {
+    var events: [Event] = []
+    var now = Moment(wall: 1_000_000, nanoseconds: 1_000_000_000)
+    var reads = 0
+  }
+  private let state = Mutex(State())
+  let projections = SharedProjections(Projections())
+  let schema = Schema()
+
+  init(_ events: [Event] = []) throws { try append(events) }
+
+  func append(_ events: [Event]) throws {
+    for event in events {
+      let lsn = state.withLock { state in
+        state.events.append(event)
+        return LSN(rawValue: UInt64(state.events.count))
+      }
+      try projections.withLock { (state) throws(StrandlineError) in try state.apply(event, at: lsn, isDurable: true) }
+    }
+  }
+
+  var now: Moment { state.withLock { $0.now } }
+  var durableLSN: LSN { LSN(rawValue: UInt64(state.withLock { $0.events.count })) }
+  var reads: Int { state.withLock { $0.reads } }
+  var events: [Event] { state.withLock { $0.events } }
+
+  func advance(milliseconds: Int64) {
+    state.withLock { state in
+      state.now.wall += milliseconds
+      state.now.nanoseconds += UInt64(milliseconds) * 1_000_000
+    }
+  }
+
+  func readIfKept(_ lsn: LSN) throws(StrandlineError) -> LogEvent? {
+    let event: Event? = state.withLock { state in
+      state.reads += 1
+      let place = Int(lsn.rawValue) - 1
+      return state.events.indices.contains(place) ? state.events[place] : nil
+    }
+    return event.map {
+      LogEvent(
+        lsn: lsn.rawValue, schema: EventCodec.schema, body: EventCodec.encode($0), indexInTransaction: 0, isFirst: true,
+        isLast: true, segmentID: 0, offset: 0)
+    }
+  }
+
+  func event(at lsn: LSN) throws(StrandlineError) -> Event {
+    guard let event = try eventIfKept(at: lsn) else { throw StrandlineError(.damaged, "event \(lsn) is missing") }
+    return event
+  }
+
+  func undurableEvent(at lsn: LSN) throws(StrandlineError) -> Event { try event(at: lsn) }
+}
+
+/// A plan that is driven by hand.
+struct PlanDriver {
+  static let zone = ZoneID("Notes")
+  let facts: LogFacts
+  var plan: SyncPlan
+  /// What the store was asked to append, as words, since this was read last.
+  var appended: [String] = []
+
+  /// - Parameter events: what the log has, behind its opening and the account.
+  init(_ events: [Event] = [], random: UInt64 = 1, _ configure: (inout SyncConfiguration) -> Void = { _ in }) throws {
+    var configuration = SyncConfiguration(UnaskedDatabase())
+    configure(&configuration)
+    let address = CloudAddress(container: "iCloud.test")
+    let bound = Bound(
+      container: address.container, environment: address.environment, scope: address.scope,
+      userHash: Bound.hash(ofUser: "user"))
+    let opened = Event.opened(Opened(writer: 5, storeUUID: Array(0..<16), tenure: 1))
+    facts = try LogFacts([opened, .bound(bound)] + events)
+    plan = SyncPlan(
+      facts, address, SyncPolicies(configuration),
+      RequestPace.Policy(configuration.pace, SeededRandom(seed: random)))
+  }
+
+  mutating func begin(_ configure: (inout CycleOptions) -> Void = { _ in }) {
+    var options = CycleOptions()
+    configure(&options)
+    plan.begin(options, facts)
+  }
+
+  /// What the plan wants next, after all steps of the store: a request in a word and its zone, a wait, or the end.
+  mutating func next() throws -> SyncPlan.Next {
+    while true {
+      let next = try plan.next(facts, SyncPlan.Means())
+      guard case .store(let step) = next else { return next }
+      try carryOut(step)
+    }
+  }
+
+  /// The next request; an error says what came instead.
+  mutating func request() throws -> SyncRequest {
+    let next = try next()
+    guard case .ask(let request) = next else { throw Unexpected(words: "\(next)") }
+    return request
+  }
+
+  struct Unexpected: Error { let words: String }
+
+  mutating func answer(_ request: SyncRequest, _ answer: SyncAnswer) throws { try apply(.success(answer), request) }
+  mutating func refuse(
+    _ request: SyncRequest, _ code: CloudError.Code, _ configure: (inout CloudError) -> Void = { _ in }
+  )
+    throws
+  {
+    var error = CloudError(code, reason: "refused")
+    configure(&error)
+    try apply(.failure(error), request)
+  }
+
+  private mutating func apply(_ result: Result<SyncAnswer, CloudError>, _ request: SyncRequest) throws {
+    plan.cycle.idleTurns = 0
+    defer { appendPending() }
+    try plan.apply(SyncOutcome(result: result), to: request, facts)
+  }
+
+  /// The events that an answer has the store append are there when a cycle ends by it.
+  private mutating func appendPending() {
+    while !plan.steps.isEmpty {
+      do { try carryOut(plan.steps.removeFirst()) } catch { appended.append("\(error)") }
+    }
+  }
+
+  /// An upload is about to leave: the log says so.
+  mutating func leave(_ request: SyncRequest) throws -> UploadRequest {
+    guard case .modify(let upload) = request else { throw Unexpected(words: "\(request)") }
+    plan.leaves(upload, FallenOut())
+    try append([.sent(Sent(batch: 1, zone: upload.zone, lsns: upload.uploads.map(\.lsn).sorted()))])
+    return upload
+  }
+
+  private mutating func append(_ events: [Event]) throws {
+    try facts.append(events)
+    appended += events.map(\.kindName)
+  }
+
+  private mutating func carryOut(_ step: StoreStep) throws {
+    var result = StoreResult.done
+    switch step {
+    case .append(let step): try append(step.events.compactMap(Self.event))
+    case .decideLoss(let step): try append([.zoneChanged(step.reset)])
+    case .takeKept: result = .taken(TakenChanges())
+    case .page(let step):
+      let zone = step.request.zone
+      if step.isReset { try append([.zoneChanged(ZoneChanged(zone: zone, change: .reset, words: "refused"))]) }
+      try append([
+        .tokenAdvanced(TokenAdvanced(zone: zone, asked: step.isReset ? nil : step.token, token: step.page.token))
+      ])
+      if !step.page.moreComing { try append([.zoneChanged(ZoneChanged(zone: zone, change: .clean))]) }
+      result = .taken(TakenChanges())
+    case .answers(let step):
+      try append((step.before + step.after).compactMap(Self.event))
+      result = .taken(TakenChanges())
+    case .settleChildren, .createAgain: result = .changed([])
+    case .findAbsent: result = .absent(AbsenceProof(living: 0, knownSince: 0, absent: []))
+    case .findSynced: result = .synced([])
+    }
+    try plan.recorded(step, result, facts)
+  }
+
+  private static func event(_ event: SyncEvent) -> Event? {
+    if case .event(let event, _) = event { event } else { nil }
+  }
+}
+
+/// No plan asks a database.
+private struct UnaskedDatabase: CloudDatabase {
+  struct Asked: Error {}
+  var address: CloudAddress { CloudAddress(container: "iCloud.test") }
+  func user() async throws -> String { throw Asked() }
+  func zones() async throws -> [ZoneID] { throw Asked() }
+  func createZone(_ zone: ZoneID) async throws { throw Asked() }
+  func deleteZone(_ zone: ZoneID) async throws { throw Asked() }
+  func modify(
+    _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
+  ) async throws -> [CloudName: CloudResult] { throw Asked() }
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] { throw Asked() }
+  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage { throw Asked() }
+  func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage { throw Asked() }
+}
+
+/// Events of a log of one zone.
+enum LogLines {
+  static let zone = PlanDriver.zone
+
+  static func seen(_ zone: ZoneID = zone, token: String? = "t0") -> [Event] {
+    var events = [Event.zoneChanged(ZoneChanged(zone: zone, change: .created))]
+    if let token {
+      events.append(.tokenAdvanced(TokenAdvanced(zone: zone, asked: nil, token: ChangeToken(rawValue: token))))
+      events.append(.zoneChanged(ZoneChanged(zone: zone, change: .clean)))
+    }
+    return events
+  }
+
+  static func dirty(_ zone: ZoneID = zone) -> Event { .zoneChanged(ZoneChanged(zone: zone, change: .dirty)) }
+
+  static func saved(_ name: String, base: UInt64 = 0, type: String = "Note", needs target: String? = nil) -> Event {
+    var version = Version(type: type, fields: ["title": .string(name)])
+    if let target { version.fields["above"] = .reference(Reference(target, action: .validate)) }
+    let time = HybridTime(milliseconds: 1_000)
+    version.stamp.births = [Birth(time: time, writer: 5)]
+    let dirty = Dictionary(uniqueKeysWithValues: version.names.map { ($0, LSN.none) })
+    return .saved(
+      Saved(
+        id: RecordID(name, zone: zone), type: type, births: version.stamp.births, base: LSN(rawValue: base), time: time,
+        editCount: 1, tenure: 1, isCreation: base == 0, content: EncodedContent(version, dirty: dirty)))
+  }
+
+  static func fetched(_ name: String, tag: String = "a") -> Event {
+    var version = Version(type: "Note", fields: ["title": .string(name)])
+    version.stamp.births = [Birth(time: HybridTime(milliseconds: 1_000), writer: 5)]
+    return .fetchedSave(
+      FetchedSave(
+        id: RecordID(name, zone: zone), version: version,
+        system: SystemFields(changeTag: tag, created: Touch(milliseconds: 1), modified: Touch(milliseconds: 2)),
+        source: .feed, isStamped: true))
+  }
+
+  static func deleted(_ name: String, base: UInt64) -> Event {
+    .deleted(
+      Deleted(
+        id: RecordID(name, zone: zone), births: [Birth(time: HybridTime(milliseconds: 1_000), writer: 5)],
+        base: LSN(rawValue: base), time: HybridTime(milliseconds: 2_000), tenure: 1))
+  }
+}
+
+extension SyncAnswer {
+  static func changed(_ zones: [ZoneID] = [], token: String = "d1") -> SyncAnswer {
+    .changedZones(
+      DatabasePage(
+        zones: zones.map { DatabasePage.Zone(id: $0) }, token: ChangeToken(rawValue: token), moreComing: false))
+  }
+
+  static func page(_ token: String, more: Bool = false) -> SyncAnswer {
+    .page(ZonePage(changes: [], token: ChangeToken(rawValue: token), moreComing: more))
+  }
+
+  /// All of an upload was taken.
+  static func taken(_ upload: UploadRequest) -> SyncAnswer {
+    var results: [CloudName: CloudResult] = [:]
+    for one in upload.uploads {
+      results[one.id.key] =
+        one.operation.kind == .delete
+        ? .deleted
+        : .record(
+          ServerRecord(
+            name: one.id.name, type: one.type, fields: [:],
+            system: SystemFields(changeTag: "new", created: Touch(milliseconds: 1), modified: Touch(milliseconds: 3))))
+    }
+    return .records(results)
+  }
+
+  /// Each record of an upload was refused, or those that are named.
+  static func refused(_ upload: UploadRequest, _ code: CloudError.Code, only names: Set<String>? = nil) -> SyncAnswer {
+    guard case .records(var results) = taken(upload) else { return .done }
+    for one in upload.uploads where names?.contains(one.id.name) ?? true {
+      results[one.id.key] = .failed(CloudError(code, reason: "refused"), serverRecord: nil)
+    }
+    return .records(results)
+  }
+}

@@ -1,0 +1,426 @@
+// Goal: what the engine asks next, and what follows from an answer, by the plan alone: no store, no server, no task. Each history is
+// a few lines; a wrong line of the plan fails one of them in milliseconds. Worlds and fleets come after.
+
+import StrandlineSystem
+import StrandlineTestSupport
+import Testing
+
+@testable import Strandline
+
+@Suite struct `The plan of a cycle` {
+  typealias Lines = LogLines
+  let zone = LogLines.zone
+
+  /// A plan that has asked for the account and for the list of changed zones.
+  private func asked(
+    _ events: [Event] = [], _ zones: [ZoneID] = [], _ configure: (inout SyncConfiguration) -> Void = { _ in }
+  ) throws -> PlanDriver {
+    var driver = try PlanDriver(events, configure)
+    driver.begin()
+    try driver.answer(driver.request(), .user("user"))
+    let list = try driver.request()
+    try driver.answer(list, .changed(zones))
+    driver.appended = []
+    return driver
+  }
+
+  private func expectEnd(_ driver: inout PlanDriver, sourceLocation: SourceLocation = #_sourceLocation) throws {
+    let next = try driver.next()
+    guard case .done = next else { return Issue.record("\(next)", sourceLocation: sourceLocation) }
+  }
+
+  private func expectUpload(
+    _ driver: inout PlanDriver, _ names: [String], sourceLocation: SourceLocation = #_sourceLocation
+  ) throws -> (request: SyncRequest, upload: UploadRequest) {
+    let request = try driver.request()
+    guard case .modify(let upload) = request else { throw PlanDriver.Unexpected(words: request.words) }
+    #expect(upload.uploads.map(\.id.name) == names, sourceLocation: sourceLocation)
+    _ = try driver.leave(request)
+    return (request, upload)
+  }
+
+  // MARK: The order of requests
+
+  @Test func `asks for the account, the list, the pages and then sends, one request a turn`() throws {
+    var driver = try PlanDriver(Lines.seen() + [Lines.saved("n")])
+    driver.begin()
+    var words: [String] = []
+    for answer in [
+      SyncAnswer.user("user"), .changed([zone]), .page("t1", more: true), .page("t2"),
+    ] {
+      let request = try driver.request()
+      words.append(request.words)
+      try driver.answer(request, answer)
+    }
+    #expect(
+      words == [
+        "asking who is signed in", "asking which zones changed", "fetching changes of zone 'Notes'",
+        "fetching changes of zone 'Notes'",
+      ])
+    let (request, upload) = try expectUpload(&driver, ["n"])
+    try driver.answer(request, .taken(upload))
+    try expectEnd(&driver)
+    #expect(driver.appended.suffix(2) == ["sent", "settled"] && driver.plan.remembered == [:])
+    // Nothing is left for the next cycle but the question what has changed.
+    driver.begin { $0.asksForChanges = false }
+    try expectEnd(&driver)
+  }
+
+  @Test func `another user than the store's ends the cycle before anything is asked or sent`() throws {
+    var driver = try PlanDriver(Lines.seen() + [Lines.saved("n")])
+    for _ in 0..<2 {
+      driver.begin()
+      let request = try driver.request()
+      #expect(throws: AnotherAccount.self) { try driver.answer(request, .user("another")) }
+    }
+  }
+
+  @Test(arguments: [0, 1, 199, 200, 201, 20_000]) func `a start reads one window of what is pending, however much`(
+    _ count: Int
+  ) throws {
+    var driver = try asked(Lines.seen() + (0..<count).map { Lines.saved("n\($0)") })
+    let before = driver.facts.reads
+    let next = try driver.next()
+    if case .ask(.modify(let upload)) = next {
+      #expect(upload.uploads.count == min(count, 200))
+    } else {
+      #expect(count == 0)
+    }
+    // Each is read to see whose it is, and to make its operation.
+    #expect(driver.facts.reads - before <= 3 * min(count, 200))
+  }
+
+  // MARK: Pages
+
+  @Test func `a refused token is left out once, and kept if that is refused too`() throws {
+    var driver = try asked(Lines.seen(), [zone])
+    func page() throws -> PageRequest {
+      guard case .page(let page) = try driver.request() else { throw PlanDriver.Unexpected(words: "no page") }
+      return page
+    }
+    #expect(try page().token?.rawValue == "t0")
+    try driver.refuse(driver.request(), .badRequest)
+    #expect(try page().token == nil)
+    try driver.refuse(driver.request(), .badRequest)
+    #expect(throws: CloudError.self) { _ = try driver.next() }
+    #expect(driver.facts.zone(zone)?.token?.rawValue == "t0")
+    // The next cycle asks with it.
+    driver.begin()
+    try driver.answer(driver.request(), .changed(token: "d1"))
+    #expect(try page().token?.rawValue == "t0")
+    try driver.refuse(driver.request(), .badRequest)
+    try driver.answer(driver.request(), .page("new"))
+    #expect(driver.facts.zone(zone)?.token?.rawValue == "new")
+  }
+
+  @Test func `a zone that the server does not have is lost when the list of all zones says so too`() throws {
+    for isThere in [true, false] {
+      var driver = try asked(Lines.seen() + [Lines.fetched("n")], [zone])
+      try driver.refuse(driver.request(), .zoneNotFound)
+      let question = try driver.request()
+      guard case .allZones(zone) = question else {
+        Issue.record("\(question)")
+        continue
+      }
+      try driver.answer(question, .allZones(isThere ? [zone] : []))
+      if isThere {
+        guard case .wait(let wait) = try driver.next() else {
+          Issue.record("it is asked for again at once")
+          continue
+        }
+        driver.facts.advance(milliseconds: wait.milliseconds)
+        #expect(try driver.request().words == "fetching changes of zone 'Notes'")
+      } else {
+        #expect(throws: StrandlineError.self) { _ = try driver.next() }
+        #expect(driver.facts.zone(zone)?.lostReason == .notFound)
+      }
+    }
+  }
+
+  @Test func `what waits for the feed of a zone that is lost does not wait for ever`() throws {
+    var driver = try asked(Lines.seen() + [Lines.fetched("old"), Lines.saved("n")])
+    let (request, _) = try expectUpload(&driver, ["n"])
+    // The answer is lost, so the feed is asked first; the zone is gone.
+    try driver.refuse(request, .internalError)
+    try driver.refuse(driver.request(), .zoneNotFound)
+    try driver.answer(driver.request(), .allZones([]))
+    for _ in 0..<2 {
+      #expect(throws: StrandlineError.self, "the loss is told in each cycle that owes something to the zone") {
+        while case .wait(let wait) = try driver.next() { driver.facts.advance(milliseconds: wait.milliseconds) }
+      }
+      driver.begin()
+      while case .ask(.changedZones) = try driver.next() { try driver.answer(driver.request(), .changed(token: "d2")) }
+    }
+    #expect(driver.plan.queue.waits.isEmpty)
+  }
+
+  // MARK: Uploads
+
+  @Test func `a target goes before what needs it, and what needs each other goes in one unit`() throws {
+    var driver = try asked(
+      Lines.seen() + [
+        Lines.saved("child", needs: "parent"), Lines.saved("a", needs: "b"), Lines.saved("b", needs: "a"),
+        Lines.saved("parent"),
+      ])
+    let (_, upload) = try expectUpload(&driver, ["parent", "child", "a", "b"])
+    #expect(upload.isAtomic == false)
+  }
+
+  @Test func `deletions go after the saves`() throws {
+    var driver = try asked(Lines.seen() + [Lines.fetched("old")])
+    let base = driver.facts.durableLSN.rawValue
+    try driver.facts.append([Lines.deleted("old", base: base), Lines.saved("n")])
+    driver.begin { $0.asksForChanges = false }
+    let saves = try expectUpload(&driver, ["n"])
+    try driver.answer(saves.request, .taken(saves.upload))
+    let deletions = try expectUpload(&driver, ["old"])
+    try driver.answer(deletions.request, .taken(deletions.upload))
+    try expectEnd(&driver)
+  }
+
+  @Test func `a zone that was never seen is created before the first save`() throws {
+    var driver = try asked([Lines.saved("n")])
+    let request = try driver.request()
+    guard case .createZone(zone, .upload) = request else {
+      Issue.record("\(request)")
+      return
+    }
+    try driver.answer(request, .done)
+    _ = try expectUpload(&driver, ["n"])
+  }
+
+  @Test func `what may have been applied is not sent again before the feed was asked`() throws {
+    var driver = try asked(Lines.seen() + [Lines.saved("n")])
+    let (request, _) = try expectUpload(&driver, ["n"])
+    try driver.refuse(request, .networkError)
+    guard case .wait(let wait) = try driver.next() else {
+      Issue.record("it is sent again at once")
+      return
+    }
+    driver.facts.advance(milliseconds: wait.milliseconds)
+    let page = try driver.request()
+    #expect(page.words == "fetching changes of zone 'Notes'")
+    try driver.answer(page, .page("t1"))
+    _ = try expectUpload(&driver, ["n"])
+  }
+
+  @Test func `what the server names is waited for to the millisecond, by each kind, and logged`() throws {
+    var driver = try asked(Lines.seen() + [Lines.saved("n")])
+    let (request, _) = try expectUpload(&driver, ["n"])
+    try driver.refuse(request, .throttled) { $0.retryAfter = 10 }
+    #expect(driver.appended.contains("pace"))
+    driver.facts.advance(milliseconds: 9_999)
+    guard case .wait(let wait) = try driver.next() else {
+      Issue.record("it is asked before the wait is over")
+      return
+    }
+    #expect(wait.isServers && wait.milliseconds == 1)
+    driver.facts.advance(milliseconds: 1)
+    #expect(try driver.request().kind == .page)
+    // A relaunch in the wait keeps it.
+    let again = SyncPlan(
+      driver.facts, driver.plan.address, driver.plan.policies,
+      RequestPace.Policy(SyncPace(), SeededRandom(seed: 1)))
+    #expect(again.pace.longestWait(at: Moment(wall: 1_000_001, nanoseconds: 0))?.isServers == true)
+  }
+
+  @Test func `a batch that is too much goes in halves at once, and one record that is wrong is found and held`() throws
+  {
+    var driver = try asked(Lines.seen() + (0..<8).map { Lines.saved("n\($0)") })
+    var sizes: [Int] = []
+    var isHeld = false
+    while case .ask(let request) = try driver.next(), case .modify(let upload) = request {
+      _ = try driver.leave(request)
+      sizes.append(upload.uploads.count)
+      if upload.uploads.contains(where: { $0.id.name == "n5" }) {
+        try driver.refuse(request, .badRequest)
+      } else {
+        try driver.answer(request, .taken(upload))
+      }
+      isHeld = driver.facts.projections.held(RecordID("n5", zone: zone)) != nil
+    }
+    #expect(sizes == [8, 4, 4, 2, 1, 1, 2] && isHeld)
+    try expectEnd(&driver)
+    #expect(driver.plan.limits.operations.current == 200, "one wrong record says nothing of their number")
+  }
+
+  @Test func `a limit that was found grows again after full requests that were answered`() {
+    var limit = AdaptiveLimit(200, isCostly: true)
+    limit.refused(200)
+    limit.growLater()
+    #expect(limit.current == 100 && limit.growsAfter == 8)
+    for _ in 0..<7 { #expect(!limit.answered(100)) }
+    #expect(!limit.answered(99), "a smaller one says nothing")
+    #expect(limit.answered(100) && limit.current == 200)
+    var free = AdaptiveLimit(200)
+    free.shrink(to: 0)
+    #expect(free.current == 1)
+    for _ in 0..<8 { free.answered(free.current) }
+    #expect(free.current == 200)
+  }
+
+  @Test func `a record that is refused as wrong is held by an event, and the others are settled`() throws {
+    var driver = try asked(Lines.seen() + ["a", "b", "c"].map { Lines.saved($0) })
+    let (request, upload) = try expectUpload(&driver, ["a", "b", "c"])
+    try driver.answer(request, .refused(upload, .accessDenied, only: ["b"]))
+    #expect(driver.appended.suffix(4).sorted() == ["held", "refused", "settled", "settled"])
+    try expectEnd(&driver)
+    #expect(driver.plan.cycle.report.held == 1 && driver.plan.cycle.report.uploaded == 2)
+    // A person has it sent once more.
+    driver.begin { $0.isUserInitiated = true }
+    while case .ask(.changedZones) = try driver.next() { try driver.answer(driver.request(), .changed(token: "d2")) }
+    _ = try expectUpload(&driver, ["b"])
+  }
+
+  @Test func `full storage stops saves and not deletions, until the halt ends`() throws {
+    var driver = try asked(Lines.seen() + [Lines.fetched("old")])
+    let base = driver.facts.durableLSN.rawValue
+    try driver.facts.append([Lines.saved("n"), Lines.deleted("old", base: base)])
+    driver.begin { $0.asksForChanges = false }
+    let saves = try expectUpload(&driver, ["n"])
+    try driver.refuse(saves.request, .quotaExceeded)
+    let deletions = try expectUpload(&driver, ["old"])
+    try driver.answer(deletions.request, .taken(deletions.upload))
+    #expect(throws: CloudError.self) { _ = try driver.next() }
+    driver.facts.advance(milliseconds: 600_000)
+    driver.begin {
+      $0.asksForChanges = false
+      $0.isUserInitiated = false
+    }
+    _ = try expectUpload(&driver, ["n"])
+  }
+
+  @Test func `a refused sign-in ends the cycle, and the log knows first that nothing was applied`() throws {
+    var driver = try asked(Lines.seen() + [Lines.saved("n")])
+    let (request, _) = try expectUpload(&driver, ["n"])
+    #expect(throws: CloudError.self) { try driver.refuse(request, .authenticationRequired) }
+    #expect(driver.appended.last == "refused")
+    driver.begin()
+    #expect(try driver.request().kind == .account)
+  }
+
+  @Test func `a deletion of what was never sent is settled without a request`() throws {
+    var driver = try asked(Lines.seen() + [Lines.saved("n"), Lines.deleted("n", base: 0)])
+    try expectEnd(&driver)
+    #expect(driver.appended == ["settled"])
+  }
+
+  // MARK: Erasing
+
+  @Test func `a zone is asked for its token before it is deleted, and again if the answer to that was lost`() throws {
+    var driver = try asked(Lines.seen())
+    try driver.facts.append([.zoneChanged(.lost(zone, .erasing, words: "the app", policy: "erase"))])
+    for isLost in [true, false] {
+      let identity = try driver.request()
+      guard case .page(let page) = identity, page.purpose == .identity else {
+        Issue.record("\(identity)")
+        return
+      }
+      try driver.answer(identity, .page("t0"))
+      let deletion = try driver.request()
+      guard case .eraseZone(zone) = deletion else {
+        Issue.record("\(deletion)")
+        return
+      }
+      if isLost {
+        try driver.refuse(deletion, .networkError)
+        guard case .wait(let wait) = try driver.next() else {
+          Issue.record("no wait")
+          return
+        }
+        driver.facts.advance(milliseconds: wait.milliseconds)
+      } else {
+        try driver.answer(deletion, .done)
+      }
+    }
+    #expect(driver.facts.zone(zone)?.lostReason == .erased)
+    try expectEnd(&driver)
+  }
+
+  // MARK: What holds whatever happens
+
+  /// Random answers to whatever is asked: the plan ends, asks for nothing twice in a turn, and what it sends is pending.
+  @Test func `always ends, sends only what is pending, and no target after its referrer`() throws {
+    for seed in Campaign.seeds(1...400, every: 4) {
+      let random = SeededRandom(seed: seed)
+      func below(_ count: UInt64) -> Int { Int(random.below(count)) }
+      var driver = try PlanDriver(below(2) == 0 ? [] : LogLines.seen(), random: seed)
+      let names = (0..<6).map { "n\($0)" }
+      for name in names where below(3) > 0 {
+        try driver.facts.append([LogLines.saved(name, needs: below(3) == 0 ? names[below(6)] : nil)])
+      }
+      for cycle in 0..<4 {
+        driver.begin()
+        var turns = 0
+        loop: while true {
+          turns += 1
+          try #require(turns < 400, "seed \(seed), cycle \(cycle): the cycle does not end")
+          let next: SyncPlan.Next
+          do { next = try driver.next() } catch { break loop }
+          switch next {
+          case .done, .outOfTime: break loop
+          case .store: Issue.record("steps are carried out before")
+          case .wait(let wait):
+            try #require(wait.milliseconds > 0, "seed \(seed): a wait of nothing")
+            driver.facts.advance(milliseconds: wait.milliseconds)
+            if turns > 60 { break loop }
+          case .ask(let request): do { try answer(&driver, request, below, seed) } catch is CloudError { break loop }
+          }
+        }
+        driver.facts.advance(milliseconds: Int64(below(100_000_000)))
+      }
+    }
+  }
+
+  private func answer(
+    _ driver: inout PlanDriver, _ request: SyncRequest, _ below: (UInt64) -> Int, _ seed: UInt64
+  ) throws {
+    let codes: [CloudError.Code] = [
+      .internalError, .throttled, .networkError, .badRequest, .zoneNotFound, .quotaExceeded, .accessDenied,
+      .limitExceeded, .conflict, .notFound, .exists, .validatingReferenceError, .zoneBusy, .authenticationRequired,
+    ]
+    if case .modify(let upload) = request {
+      var before: Set<String> = []
+      for one in upload.uploads {
+        let entry = try driver.facts.projections.entry(one.id)
+        #expect(entry?.pending?.newest == one.lsn, "seed \(seed): '\(one.id)' is not pending")
+        #expect(before.insert(one.id.name).inserted, "seed \(seed): '\(one.id)' is sent twice in a request")
+      }
+      let places = Dictionary(uniqueKeysWithValues: upload.uploads.enumerated().map { ($1.id.key, $0) })
+      for (place, one) in upload.uploads.enumerated() {
+        for need in one.item.needs where need != one.id.key {
+          guard let target = places[need], target > place else { continue }
+          let unit = UploadPlan.units(upload.uploads.map(\.item)).first { $0.contains { $0.id == one.id } }
+          #expect(unit?.contains { $0.id.key == need } == true, "seed \(seed): '\(need)' goes after what needs it")
+        }
+      }
+      _ = try driver.leave(request)
+      if below(3) == 0 {
+        try driver.answer(request, .taken(upload))
+      } else if below(2) == 0 {
+        try driver.answer(
+          request,
+          .refused(upload, codes[below(14)], only: Set(upload.uploads.map(\.id.name).filter { _ in below(2) == 0 })))
+      } else {
+        try driver.refuse(request, codes[below(14)])
+      }
+      return
+    }
+    if below(4) == 0 { return try driver.refuse(request, codes[below(14)]) }
+    switch request {
+    case .user: try driver.answer(request, .user("user"))
+    case .changedZones: try driver.answer(request, .changed(below(2) == 0 ? [zone] : [], token: "d\(below(1_000))"))
+    case .allZones: try driver.answer(request, .allZones(below(2) == 0 ? [zone] : []))
+    case .page: try driver.answer(request, .page("t\(below(1_000))", more: below(4) == 0))
+    case .newest: try driver.answer(request, .newest(NewestPage(records: [], marker: nil)))
+    case .lookUp(let lookup):
+      var results: [CloudName: CloudResult] = [:]
+      for name in lookup.names where below(3) > 0 {
+        results[name] = .failed(CloudError([.notFound, .internalError][below(2)], reason: "no"), serverRecord: nil)
+      }
+      try driver.answer(request, .records(results))
+    case .createZone, .eraseZone: try driver.answer(request, .done)
+    case .modify: break
+    }
+  }
+}
