@@ -77,6 +77,82 @@ extension Rules {
     return result
   }
 
+  // MARK: Walks
+
+  /// The walks of a page: the sections that follow one thing through the code, and their numbered steps.
+  static func walks(_ page: String) -> [(heading: String, steps: [String])] {
+    var walks: [(heading: String, steps: [String])] = []
+    var isInWalk = false
+    for line in page.split(separator: "\n", omittingEmptySubsequences: false) {
+      if line.hasPrefix("#") {
+        isInWalk = line.hasPrefix("## The life of ")
+        if isInWalk { walks.append((String(line.dropFirst(3)), [])) }
+      } else if isInWalk {
+        let number = line.prefix(while: \.isNumber)
+        if !number.isEmpty, line.dropFirst(number.count).hasPrefix(". ") {
+          walks[walks.count - 1].steps.append(String(line))
+        } else if let last = walks[walks.count - 1].steps.indices.last, line.hasPrefix(" ") {
+          walks[walks.count - 1].steps[last] += "\n\(line)"
+        }
+      }
+    }
+    return walks
+  }
+
+  /// What is wrong with the walks of a page: a step names neither a function, as `Type.function`, nor a file; or a type lacks
+  /// the member that a step names.
+  static func walkFindings(_ page: SourceText, _ declared: DeclaredMembers) -> [String] {
+    walks(page.text).flatMap { heading, steps in
+      steps.enumerated().flatMap { place, step -> [String] in
+        let spans = codeSpans(step)
+        let names = spans.filter(isMember).map(String.init)
+        var findings = names.filter { !declared.functions.contains($0) && !declared.others.contains($0) }
+          .map { "\(page.path): \(heading), \(place + 1): no type has \($0)" }
+        if !names.contains(where: declared.functions.contains), !spans.contains(where: { $0.hasSuffix(".swift") }) {
+          findings.append("\(page.path): \(heading), \(place + 1): names no function")
+        }
+        return findings
+      }
+    }
+  }
+
+  /// Whether a name in code is that of a type's member, as `Log.append`.
+  private static func isMember(_ span: Substring) -> Bool {
+    let parts = span.split(separator: ".", omittingEmptySubsequences: false)
+    return parts.count == 2 && !span.hasSuffix(".swift") && parts[0].first?.isUppercase == true
+      && parts[1].first?.isLowercase == true && parts.allSatisfy { $0.allSatisfy(\.isLetter) }
+  }
+
+  /// What types declare, each as `Type.member`.
+  struct DeclaredMembers {
+    var functions: Set<String> = []
+    var others: Set<String> = []
+
+    init(_ sources: [SourceText]) {
+      for source in sources {
+        for declaration in CodeStructure(source).declarations {
+          // The words of a type's header: its keyword, its name, and what it conforms to.
+          guard let type = declaration.container.split(separator: " ").dropFirst().first else { continue }
+          let name = "\(type).\(declaration.name)"
+          if declaration.keyword == "func" { functions.insert(name) } else { others.insert(name) }
+        }
+      }
+    }
+  }
+
+  /// The labels of the dispatch queues that a source makes.
+  static func queueLabels(_ source: SourceText) -> [String] {
+    source.text.split(separator: "DispatchQueue(label: \"", omittingEmptySubsequences: false).dropFirst().compactMap {
+      $0.split(separator: "\"", maxSplits: 1).first.map(String.init)
+    }
+  }
+
+  /// The lines of the diagram in the comment with which a source opens.
+  static func diagram(_ source: SourceText) -> [String] {
+    source.text.split(separator: "\n", omittingEmptySubsequences: false).prefix { $0.hasPrefix("//") }
+      .filter { line in line.contains { "│▲▼◀▶".contains($0) } }.map { String($0.dropFirst(3)) }
+  }
+
   /// Public types that a page of topics omits. Nested types are on the page of their outer type.
   static func unlistedTypes(_ sources: [SourceText], page: String) -> [String] {
     let listed = Set(page.split(separator: "\n"))
