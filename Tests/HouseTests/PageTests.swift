@@ -19,8 +19,8 @@ struct `The pages` {
       #expect(pages.contains(".github/\(name).md"))
     }
     for name in [
-      "GettingStarted", "Architecture", "Words", "WhatSurvives", "Syncing", "Testing", "CommandLine", "Decisions",
-      "Scenarios",
+      "GettingStarted", "Architecture", "Words", "WhatSurvives", "Syncing", "SyncFailures", "SyncSettings", "Testing",
+      "CommandLine", "Decisions", "Scenarios",
     ] { #expect(pages.contains("\(House.documentation)/Articles/\(name).md")) }
   }
 
