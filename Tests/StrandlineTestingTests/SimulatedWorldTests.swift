@@ -60,6 +60,12 @@ struct `Simulated worlds` {
   /// Worlds that once broke a promise, shrunk to the steps that did, and what they show.
   static let famous: [FamousWorld] = [
     FamousWorld(
+      "a copy and its original merge the increment that both have pending", seed: 400_380, devices: 2,
+      steps: [207, 64, 65, 69, 202, 203, 210, 211, 77, 98, 99, 100, 183, 106]),
+    FamousWorld(
+      "two records refer to each other, and the refusal of one is a reference of the other", seed: 309_479, devices: 5,
+      steps: [21, 35, 53, 58, 59, 66, 82, 87, 98]),
+    FamousWorld(
       "a record is deleted while the save that takes a reference to it away is over quota", seed: 568, devices: 2,
       steps: [10, 48, 59, 67, 69, 74, 77]),
     FamousWorld(

@@ -289,27 +289,6 @@ private let refusal = CloudError(.accessDenied, reason: "not yours")
     #expect(try await !b.lives("child"))
   }
 
-  @Test func `a record that takes another type goes after its old life, though it needs a new one of its transaction`()
-    async throws
-  {
-    let fleet = try Fleet()
-    let (a, b) = (fleet.device("a"), fleet.device("b"))
-    let cloud = try await a.openRefusing(atomicZones: [.main])
-    try await a.write("changes")
-    try await exchange(a, b)
-    let sent = cloud.sent.count
-    try await a.open().write { tx in
-      try tx.create(Record(type: "Note", id: RecordID("new")))
-      try tx.delete(RecordID("changes"))
-      try tx.create(Record(type: "Task", id: RecordID("changes"), fields: ["above": link("new")]))
-    }
-    #expect(try await a.run() == nil)
-    #expect(cloud.sent.dropFirst(sent).map { $0.sorted() } == [["changes"], ["changes", "new"]])
-    #expect(try await a.owesNothing)
-    try await exchange(b)
-    #expect(try await b.open().record(RecordID("changes"))?.type == "Task")
-  }
-
   @Test func `what is taken along because it waits brings its own transaction`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing(atomicZones: [.main])

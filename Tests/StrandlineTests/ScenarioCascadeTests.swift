@@ -42,25 +42,6 @@ import Testing
     try await expectAgreement(a, b)
   }
 
-  @Test func `90: what makes room for another type does not take along what another record of its set leaves`()
-    async throws
-  {
-    let (a, b, _) = try await chain(atomic: true)
-    try await a.open().write { tx in
-      var middle = try #require(try tx.record(RecordID("middle")))
-      (middle["title"], middle["link"]) = ("new", nil)
-      try tx.delete(RecordID("target"))
-      try tx.create(Record(type: "Task", id: RecordID("target"), fields: ["title": "new"]))
-      try tx.save(middle)
-    }
-    #expect(try await a.run() == nil)
-    #expect(try await a.owesNothing)
-    try await b.exchange()
-    for name in ["middle", "target"] { #expect(try await b.value(name) == "new") }
-    #expect(try await b.value("child") == "old")
-    try await expectAgreement(a, b)
-  }
-
   /// A record that refers to a second one.
   private func pair(
     _ action: Reference.Action = .deleteSelf, atomic: Bool = false
@@ -197,17 +178,6 @@ import Testing
     try await expectAgreement(a, b)
   }
 
-  @Test func `90: a new life of another type waits for the save that leaves the old one`() async throws {
-    let (a, b, cloud) = try await chain()
-    cloud.refuse { ($0.items["middle"], $0.isForever) = ([CloudError(.accessDenied, reason: "no")], true) }
-    try await leave("middle", a)
-    try await a.open().write { tx in
-      try tx.delete(RecordID("target"))
-      try tx.create(Record(type: "Other", id: RecordID("target")))
-    }
-    try await expectKept(by: "middle", a, b, cloud)
-  }
-
   @Test func `90: what a save leaves is kept also by what hangs on it later`() async throws {
     for comesFromOther in [false, true] {
       let fleet = try Fleet()
@@ -319,52 +289,6 @@ import Testing
     #expect(try await a.owesNothing)
     try await b.exchange()
     #expect(try await b.value("child") == "new")
-    try await expectAgreement(a, b)
-  }
-
-  @Test func `90: a record of another type is not drawn into a set that leaves its old life`() async throws {
-    let (a, b, _) = try await pair(atomic: true)
-    try await a.open().write { tx in
-      var child = try #require(try tx.record(RecordID("child")))
-      (child["title"], child["link"], child["other"]) = ("new", nil, link("target"))
-      try tx.save(child)
-      try tx.save(Record(type: "Note", id: RecordID("with")))
-    }
-    try await a.open().write { tx in
-      try tx.delete(RecordID("target"))
-      try tx.create(Record(type: "Task", id: RecordID("target"), fields: ["title": "new"]))
-    }
-    _ = try await a.run()
-    try await b.exchange()
-    #expect(try await b.value("child") == "new")
-    // The server refuses to delete what "child" refers to.
-    try await a.write("child", ["other": link("with")])
-    _ = try await a.run()
-    a.clock.advance(milliseconds: 86_400_000)
-    #expect(try await a.run() == nil)
-    #expect(try await a.owesNothing)
-    try await b.exchange()
-    #expect(try await b.value("child") == "new")
-    try await expectAgreement(a, b)
-  }
-
-  @Test func `90: what makes room for another type leaves in no request with a save that leaves it`() async throws {
-    let (a, b, cloud) = try await pair()
-    cloud.refuse { $0.items["child"] = [CloudError(.throttled, reason: "later", retryAfter: 1)] }
-    try await a.open().write { tx in
-      var child = try #require(try tx.record(RecordID("child")))
-      (child["title"], child["link"]) = ("new", link("target", .none))
-      try tx.save(child)
-    }
-    try await a.open().write { tx in
-      try tx.delete(RecordID("target"))
-      try tx.create(Record(type: "Task", id: RecordID("target"), fields: ["title": "new", "cover": link("child")]))
-    }
-    #expect(try await a.run() == nil)
-    #expect(cloud.sent.allSatisfy { !Set(["child", "target"]).isSubset(of: $0) })
-    #expect(try await a.owesNothing)
-    try await b.exchange()
-    for name in ["child", "target"] { #expect(try await b.value(name) == "new") }
     try await expectAgreement(a, b)
   }
 
@@ -523,83 +447,6 @@ import Testing
     try await expectAgreement(a, b)
   }
 
-  @Test(arguments: [Reference.Action.deleteSelf, .validate], [false, true])
-  func `90: a record that refers to a new life of another type goes after it`(
-    _ action: Reference.Action, isAtomic: Bool
-  ) async throws {
-    let (a, b, cloud) = try await pair(atomic: isAtomic)
-    cloud.refuse { $0.items["target"] = [CloudError(.throttled, reason: "later")] }
-    try await a.open().write { tx in
-      try tx.delete(RecordID("target"))
-      try tx.create(Record(type: "Task", id: RecordID("target"), fields: ["title": "new"]))
-    }
-    try await a.open().write { tx in
-      try tx.create(Record(type: "Note", id: RecordID("x"), fields: ["title": "new", "link": link("target", action)]))
-      if isAtomic { try tx.create(Record(type: "Note", id: RecordID("with"))) }
-    }
-    _ = try await a.run()
-    a.clock.advance(milliseconds: 3_600_000)
-    #expect(try await a.run() == nil)
-    #expect(try await a.run() == nil)
-    #expect(try await a.owesNothing)
-    try await b.exchange()
-    for name in ["x", "target"] { #expect(try await b.value(name) == "new") }
-    try await expectAgreement(a, b)
-  }
-
-  @Test func `90: an edit of what is bound to a record at the server does not wait for that record's other type`()
-    async throws
-  {
-    let (a, b, cloud) = try await pair(.validate)
-    try await a.open().write { tx in
-      try tx.delete(RecordID("target"))
-      try tx.create(Record(type: "Task", id: RecordID("target")))
-    }
-    try await a.write("child", ["title": "new"])
-    #expect(try await a.run() == nil)
-    #expect(cloud.sent.contains(["child"]))
-    try await b.exchange()
-    #expect(try await b.value("child") == "new")
-  }
-
-  @Test(arguments: [0, 1])
-  func `90: what the app writes while a batch is prepared keeps the old life that the batch would delete`(
-    _ requests: Int
-  ) async throws {
-    let (a, b, _) = try await pair()
-    try await a.close()
-    let cloud = RefusingCloud(a)
-    let store = try await a.open(database: cloud) { $0.batch.operations = 1 }
-    // The number of the requests before decides whether the next batch is prepared before the answer or after.
-    for number in 0..<requests {
-      try await a.write("before\(number)")
-      #expect(try await a.run() == nil)
-    }
-    cloud.forgetSent()
-    try await a.write("first")
-    try await a.open().write { tx in
-      try tx.delete(RecordID("target"))
-      try tx.create(Record(type: "Task", id: RecordID("target"), fields: ["title": "new"]))
-    }
-    cloud.refuse { script in
-      script.beforeModify = { number in
-        guard number == 1 else { return }
-        try await store.write { tx in
-          guard var child = try tx.record(RecordID("child")) else { return }
-          (child["title"], child["link"]) = ("new", nil)
-          try tx.save(child)
-        }
-      }
-    }
-    #expect(try await a.run() == nil)
-    #expect(try await a.run() == nil)
-    #expect(cloud.sent == [["first"], ["child"], ["target"], ["target"]])
-    #expect(try await a.owesNothing)
-    try await b.exchange()
-    for name in ["child", "target"] { #expect(try await b.value(name) == "new") }
-    try await expectAgreement(a, b)
-  }
-
   @Test func `90: two sets that wait for each other through two records go together`() async throws {
     let (a, b, cloud) = try await twoPairs(r: "t1", q: "t2")
     for (made, deleted) in [("p", "t1"), ("x", "t2")] {
@@ -616,30 +463,6 @@ import Testing
     #expect(try await a.owesNothing)
     try await b.exchange()
     for name in ["r", "q"] { #expect(try await b.value(name) == "new") }
-    try await expectAgreement(a, b)
-  }
-
-  @Test func `90: what gets another type keeps nothing, as the server deletes the old life anyway`() async throws {
-    let (a, b, cloud) = try await chain(atomic: true)
-    cloud.refuse { ($0.items["middle"], $0.isForever) = ([CloudError(.badRequest, reason: "no")], true) }
-    try await a.open().write { tx in
-      try tx.delete(RecordID("middle"))
-      try tx.create(Record(type: "Task", id: RecordID("middle"), fields: ["title": "new"]))
-    }
-    try await a.open().write { tx in
-      var child = try #require(try tx.record(RecordID("child")))
-      (child["title"], child["link"]) = ("new", nil)
-      try tx.save(child)
-      try tx.delete(RecordID("target"))
-    }
-    #expect(try await a.run() == nil)
-    expectOneRequest(cloud, ["child", "target"])
-    cloud.refuse { ($0.items, $0.isForever) = ([:], false) }
-    try await a.open().releaseHolds(of: [RecordID("middle")])
-    #expect(try await a.run() == nil)
-    #expect(try await a.owesNothing)
-    try await b.exchange()
-    for name in ["child", "middle"] { #expect(try await b.value(name) == "new") }
     try await expectAgreement(a, b)
   }
 

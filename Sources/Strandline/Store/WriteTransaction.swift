@@ -208,6 +208,14 @@ public struct WriteTransaction: ~Copyable {
         "record '\(id)' is a '\(current.version.type)' and cannot become a '\(type)': "
           + "a record keeps its type for life; delete it and create it again")
     }
+    if current == nil, let entry = known.entry, entry.type != type, let pending = entry.pending, pending.isDeletion,
+      entry.base != nil || core.projections.attempted(pending) != nil
+    {
+      throw StrandlineError(
+        .typeMismatch,
+        "record '\(id)' was a '\(entry.type)', and the server may still have it: a record keeps its type for life; a "
+          + "'\(type)' can be created under this name when a sync has brought the deletion to the server")
+    }
     if known.entry == nil, checksNames { try checkName(id) }
     if current == nil, checksNames { try Self.checkSchemaName(type, "record type", id) }
     try check(id.zone, of: id)

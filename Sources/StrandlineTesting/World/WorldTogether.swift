@@ -70,8 +70,7 @@ final class WorldTogether: Sendable {
     guard WorldNames.atomicZones.contains(zone), let store else { return try await send() }
     let transactions = state.withLock { $0.transactions[device] ?? [] }
     // The power may be cut: then nothing can be read any more, and nothing is sent.
-    guard let owed = try? transactions.map({ try Self.owed($0, in: store) }).filter({ $0.count > 1 }), !owed.isEmpty,
-      let apart = try? Self.apart(transactions, in: store)
+    guard let owed = try? transactions.map({ try Self.owed($0, in: store) }).filter({ $0.count > 1 }), !owed.isEmpty
     else { return try await send() }
     _ = applied()
     let answer: Result<Answer, any Error>
@@ -81,9 +80,9 @@ final class WorldTogether: Sendable {
     // The request has deleted what another one of its records refers to, and the server both.
     carried += applied.cascaded.map { ($0, true) }
     for changes in owed {
-      // What makes room for another type of record is a deletion, and the change that it is for is a save.
+      // A dead life that another tool has brought back is deleted before the save of the new one.
       let there = changes.filter { change in carried.contains { $0 == (change.key.key, change.value) } }
-      guard !there.isEmpty, there.count < changes.count, apart.isDisjoint(with: changes.keys) else { continue }
+      guard !there.isEmpty, there.count < changes.count else { continue }
       let missing = changes.keys.filter { there[$0] == nil }.sorted()
       let words = "\(Self.words(there.keys.sorted())) of a transaction and not \(Self.words(missing))"
       state.withLock { $0.broken.append("the server applied \(words)") }
@@ -101,43 +100,6 @@ final class WorldTogether: Sendable {
       owed[id] = pending.isDeletion
     }
     return owed
-  }
-
-  /// The records that no request can hold whole with what they were written with: one gets another type that the save of another one
-  /// leaves. That save has to be taken before the old life is deleted, and the new one is saved after it. What hangs together with
-  /// such a record goes as it does.
-  private static func apart(_ transactions: [Transaction], in store: RecordStore) throws -> Set<RecordID> {
-    // Which of the records that are owed hang together: by what they were written with, a merge of that too, and by references
-    // before and after.
-    var groups = try transactions.map { changes in
-      Set(try changes.keys.filter { try store.projections.entry($0)?.pending != nil })
-    }
-    groups.removeAll { $0.count < 2 }
-    let ids = Set(groups.joined())
-    let retyped = try ids.filter { id in
-      guard let entry = try store.projections.entry(id), let pending = entry.pending else { return false }
-      return try store.replacesType(id, entry, pending)
-    }
-    if retyped.isEmpty { return [] }
-    var apart: Set<RecordID> = []
-    for lsn in store.projections.owed where lsn <= store.durableLSN {
-      guard let id = try store.source.eventIfKept(at: lsn)?.recordID, WorldNames.atomicZones.contains(id.zone) else {
-        continue
-      }
-      let bound = try WorldCascades.bound(to: id, store)
-      let needs = try WorldCascades.needs(of: id, store)
-      if ids.contains(id) || needs.contains(where: { ids.contains(RecordID($0, zone: id.zone)) }) {
-        apart.formUnion(retyped.filter { $0 != id && bound.contains($0.name) })
-      }
-      let others = bound.union(needs).map { RecordID($0, zone: id.zone) }
-      groups.append(Set(try others.filter { try store.projections.entry($0)?.pending != nil }).union([id]))
-    }
-    var count = 0
-    while apart.count > count {
-      count = apart.count
-      for group in groups where !group.isDisjoint(with: apart) { apart.formUnion(group) }
-    }
-    return apart
   }
 
   /// The names of the records that the server has changed since this was asked last, each by an operation of its own; and of those

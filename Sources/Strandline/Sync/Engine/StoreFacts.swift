@@ -23,12 +23,3 @@ struct StoreFacts: SyncFacts {
     try store.core.withLock { (core) throws(StrandlineError) in try core.event(at: lsn) }
   }
 }
-
-extension RecordStore {
-  /// Whether a save gives a record that the server has another type, so that the old one is deleted first.
-  ///
-  /// For the simulated worlds.
-  package func replacesType(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws -> Bool {
-    try StoreFacts(self).replacesType(id, entry, pending)
-  }
-}

@@ -419,6 +419,12 @@ package struct Intake {
     _ version: Version, dirty: Set<String>, of edit: PendingEdit, base: LSN, _ rule: String, _ words: String,
     _ id: RecordID, _ core: inout StoreCore
   ) throws {
+    var version = version
+    // What this store wrote under an earlier writer ID is part of the version, and its own name will not say so: to a copy of
+    // the store, which has the same change pending, nothing else says that it is in there.
+    if let own = edit.loaded.own, let author = core.projections.sync.author(of: edit.lsn), author != core.writer {
+      version.stamp.joinSeen([author: Seen(lsn: edit.lsn, tenure: own.tenure, time: own.time)])
+    }
     try core.append(
       .merged(
         Merged(

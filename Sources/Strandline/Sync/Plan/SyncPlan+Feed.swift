@@ -42,7 +42,8 @@ extension SyncPlan {
     if case .tokenRefused? = known?.phase { fromStart = true }
     if token == nil { fromStart = false }
     return PageRequest(
-      zone: zone, known: token, fromStart: fromStart, limit: feed.limit, listsOnly: !fromStart && listsFirst(zone, facts))
+      zone: zone, known: token, fromStart: fromStart, limit: feed.limit,
+      listsOnly: !fromStart && listsFirst(zone, facts))
   }
 
   /// A page has come.

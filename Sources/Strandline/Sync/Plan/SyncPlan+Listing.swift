@@ -117,7 +117,9 @@ extension SyncPlan {
 
   /// The query for the next of the newest records.
   mutating func chooseNewest(_ facts: some SyncFacts) -> NewestRequest? {
-    guard let zone = zoneToQuery(facts), case .recentFirst(let types, let count) = policies.firstFetch else { return nil }
+    guard let zone = zoneToQuery(facts), case .recentFirst(let types, let count) = policies.firstFetch else {
+      return nil
+    }
     let next = self[zone].newest ?? NewestRecords(types, count: count)
     self[zone].newest = next
     return next.type.map { NewestRequest(type: $0, zone: zone, limit: next.limit, marker: next.marker) }

@@ -158,7 +158,9 @@ extension SyncPlan {
       for name in request.names {
         let id = RecordID(name, zone: zone)
         // Nothing waits for the answer but the proof.
-        if proof.take(found[name], of: id, created: answer.created[id]), queue.waits[id] != .lookup { proved.insert(id) }
+        if proof.take(found[name], of: id, created: answer.created[id]), queue.waits[id] != .lookup {
+          proved.insert(id)
+        }
       }
       ending.stage = .absent(proof)
     case .older(var names):

@@ -96,7 +96,7 @@ extension SyncPlan {
           due.isAccountKnown = false
           records.postpone(id, error)
           self.wait(id, milliseconds: Self.holdMilliseconds, facts)
-        case .together where answer.refusedCount > 0: queue.wake(id)
+        case .together where answer.namesCause: queue.wake(id)
         case .together:
           // The server does not say which record it refuses.
           records.countRefusal(of: id, error)
@@ -329,6 +329,9 @@ struct UploadAnswer: Sendable {
   var report = SyncReport()
   /// How many were refused for a reason of their own.
   var refusedCount = 0
+  /// Whether one of them explains why the others were refused. One whose reference the server does not take may be the victim of
+  /// another one, which it refers to and which was not applied.
+  var namesCause = false
   var hasConflicts = false
   /// How many of the refused ones are deletions of what the server did not find: it has most likely been deleted already.
   var notFoundCount = 0
@@ -346,6 +349,7 @@ struct UploadAnswer: Sendable {
       case .failed(let error, let server):
         let policy = ErrorPolicy.item(error)
         if policy != .together { refusedCount += 1 }
+        if policy != .together, policy != .target { namesCause = true }
         if policy == .missing, upload.operation.kind == .delete { notFoundCount += 1 }
         if policy == .resolve { hasConflicts = true }
         outcomes.append((upload, .refused(error, policy, server)))

@@ -145,7 +145,11 @@ extension SyncPlan {
   mutating func leaves(_ request: UploadRequest, _ fallenOut: FallenOut) {
     for (id, target) in fallenOut.lacking { queue.wait(id, for: .target(target)) }
     for id in fallenOut.stale { queue.wake(id) }
-    if request.uploads.isEmpty { wakeUnlessWaiting(request.followers) } else { queue.leaves(request.uploads.map(\.item)) }
+    if request.uploads.isEmpty {
+      wakeUnlessWaiting(request.followers)
+    } else {
+      queue.leaves(request.uploads.map(\.item))
+    }
   }
 
   /// An upload failed on this device, and nothing was sent.
@@ -221,7 +225,9 @@ extension SyncPlan {
 
   /// The server refused a request as a whole, and applied nothing of it.
   private mutating func noteRefusal(of batch: [Upload], _ error: CloudError) {
-    guard ErrorPolicy.appliedNothing(error), case let events = Self.refusedEvents(of: batch), !events.isEmpty else { return }
+    guard ErrorPolicy.appliedNothing(error), case let events = Self.refusedEvents(of: batch), !events.isEmpty else {
+      return
+    }
     steps.append(.append(events))
   }
 
@@ -344,8 +350,6 @@ extension SyncPlan {
     /// Records that refer to each other in a circle and fit into no request.
     var tooLarge: [UploadItem] = []
     var unreadable: [(id: RecordID, lsn: LSN, error: StrandlineError)] = []
-    /// The references that unsent saves release have been read.
-    var hasReadLeft = false
   }
 
   /// Makes the operations of units until a request is full; the others go back into the queue. A unit stays whole.
@@ -354,7 +358,7 @@ extension SyncPlan {
     var names: Set<CloudName> = []
     var bytes = 0
     for (place, unit) in units.enumerated() {
-      let (uploads, size) = try makeUploads(of: unit, in: units, sentWith: names, &batch, facts)
+      let (uploads, size) = try makeUploads(of: unit, sentWith: names, &batch, facts)
       if !batch.uploads.isEmpty,
         batch.uploads.count + uploads.count > limits.operations.current || bytes + size > policies.batch.bytesMax
       {
@@ -374,8 +378,7 @@ extension SyncPlan {
 
   /// Makes the operations of a unit. A record that has changed since is left out, and so is what needs it.
   private mutating func makeUploads(
-    of unit: [UploadItem], in units: [[UploadItem]], sentWith names: Set<CloudName>, _ batch: inout Batch,
-    _ facts: some SyncFacts
+    of unit: [UploadItem], sentWith names: Set<CloudName>, _ batch: inout Batch, _ facts: some SyncFacts
   ) throws -> (uploads: [Upload], bytes: Int) {
     let sync = facts.projections.sync
     var entries: [RecordEntry?] = []
@@ -395,17 +398,6 @@ extension SyncPlan {
       }
       do {
         guard let upload = try upload(item, entry, sync, facts) else { continue }
-        if upload.isPreparation {
-          if !batch.hasReadLeft {
-            try queue.readLeft(
-              in: item.id.zone, and: units.flatMap { $0 } + (queue.lanes[item.id.zone]?.saves ?? []), facts)
-            batch.hasReadLeft = true
-          }
-          if let saved = queue.keeper(of: item.id) {
-            queue.wait(item.id, for: .target(saved))
-            continue
-          }
-        }
         uploads.append(upload)
         bytes += UploadPlan.jsonBytes(upload.operation)
       } catch let error as StrandlineError where error.isOfOneRecord {
@@ -432,8 +424,7 @@ extension SyncPlan {
       return nil
     }
     var base: LoadedVersion?
-    if let known = entry.base, let content = try LoadedVersion(facts.event(at: known.content), at: known.content)
-    {
+    if let known = entry.base, let content = try LoadedVersion(facts.event(at: known.content), at: known.content) {
       base = StoreCore.base(known, content, sync)
     }
     var version = loaded.version
@@ -451,7 +442,8 @@ extension SyncPlan {
       version = version.taking(version.names.filter { dirty[$0] == nil }, from: base.version)
     }
     if let base, let known = entry.base, isNewLife, base.version.type != version.type {
-      // Another type under the same name: the old life goes first, the new one after its acknowledgement.
+      // The server has a dead life again, of another type, which another tool has brought back: it goes first, the new one after
+      // its acknowledgement. The app itself cannot make one: a name keeps its type until its deletion is at the server.
       return Upload(
         item: item, base: known.version, isPreparation: true,
         operation: CloudOperation(.delete, name: name, changeTag: known.changeTag, archive: archive), type: version.type

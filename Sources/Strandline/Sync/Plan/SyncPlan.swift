@@ -510,7 +510,8 @@ struct SyncPlan: Sendable {
     guard let (id, nanoseconds) = next else { return nil }
     // Whatever it was refused with, it is only later that it is sent again.
     let error =
-      records[id].postponed?.error ?? CloudError(.conflict, reason: "'\(id)' was \(records.refusalsError(of: id).reason)")
+      records[id].postponed?.error
+      ?? CloudError(.conflict, reason: "'\(id)' was \(records.refusalsError(of: id).reason)")
     return RequestPace.Wait(
       milliseconds: facts.now.milliseconds(until: nanoseconds), error: error,
       doing: "uploading to zone '\(id.zone)'", isServers: false)

@@ -137,7 +137,7 @@ struct KnownObstacles {
     var waits = try targets(of: id, pending).filter(\.isOwed).map {
       Wait(place: .record($0.id), obstacle: .target($0.id))
     }
-    if try pending.isDeletion || facts.isReplaced(id) {
+    if pending.isDeletion {
       waits += try referrers(of: id).map { Wait(place: .record($0), obstacle: .referrer($0)) }
     }
     if let set = store.projections.set(of: id) { waits.append(Wait(place: .set(set), obstacle: .together(id))) }
@@ -152,8 +152,7 @@ struct KnownObstacles {
       let target = RecordID(name, zone: id.zone)
       if target == id || set != nil && store.projections.set(of: target) == set { return nil }
       let entry = try store.projections.entry(target)
-      if entry?.base == nil { return (target, entry?.pending != nil) }
-      return try facts.isReplaced(target) && !facts.binds(id, to: CloudName(name)) ? (target, true) : nil
+      return entry?.base == nil ? (target, entry?.pending != nil) : nil
     }
   }
 

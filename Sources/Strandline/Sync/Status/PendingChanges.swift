@@ -11,10 +11,10 @@ public struct PendingChange: Hashable, Sendable {
   public enum Obstacle: Hashable, Sendable {
     /// The server refused it.
     case held(StoreStatus.Held)
-    /// It refers to a record that the server does not have, or has with another type than it is to get.
+    /// It refers to a record that the server does not have.
     case target(RecordID)
-    /// It is a deletion, or gets another type, and at the server that record still refers to it, whose change cannot go. To delete
-    /// it first could have the server delete the other one along with it.
+    /// It is a deletion, and at the server that record still refers to it, whose change cannot go. To delete it first could
+    /// have the server delete the other one along with it.
     case referrer(RecordID)
     /// A transaction that is uploaded as a whole wrote it, and that record of it cannot go.
     case together(RecordID)

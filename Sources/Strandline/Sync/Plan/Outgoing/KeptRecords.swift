@@ -27,8 +27,6 @@ struct KeptRecords: Sendable {
   /// Records of which it is known what they leave, or is to be read.
   var count: Int { left.count + toRead.count }
 
-  func knows(_ id: RecordID, _ lsn: LSN) -> Bool { left[id]?.lsn == lsn }
-
   func isKnown(_ id: RecordID) -> Bool { left[id] != nil }
 
   mutating func keep(_ names: Set<CloudName>, by id: RecordID, at lsn: LSN) {

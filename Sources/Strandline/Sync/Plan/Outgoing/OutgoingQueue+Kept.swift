@@ -7,15 +7,12 @@ import Synchronization
 
 extension OutgoingQueue {
   /// Before a deletion goes: reads what is left by records whose saves are not sent yet.
-  ///
-  /// - Parameter saves: those that are ready, and may be refused.
-  mutating func readLeft(in zone: ZoneID, and saves: [UploadItem] = [], _ facts: some SyncFacts) throws {
+  mutating func readLeft(in zone: ZoneID, _ facts: some SyncFacts) throws {
     var kept = KeptRecords()
     swap(&kept, &lanes[zone, default: UploadLane()].kept)
     defer { swap(&kept, &lanes[zone, default: UploadLane()].kept) }
     for id in kept.toRead { try facts.readLeft(by: id, into: &kept) }
     kept.toRead = []
-    for item in saves where !kept.knows(item.id, item.lsn) { try facts.readLeft(by: item.id, into: &kept) }
     // What the queue has not come to, and what the app has changed since the round began.
     let durable = facts.durableLSN
     kept.readUpTo = max(kept.readUpTo, cursor)
@@ -32,12 +29,6 @@ extension OutgoingQueue {
         at: facts.projections.owed(Int.max, after: max(cursor, durable), upTo: applied), in: zone, into: &kept)
     }
     try facts.readLinks(of: &kept, in: zone)
-  }
-
-  /// A record whose unsent save leaves what is to be deleted to make room for another type: it goes first, and in a request of its
-  /// own. Nil if there is none, or if it waits for that in turn. `readLeft` comes before.
-  func keeper(of id: RecordID) -> RecordID? {
-    lanes[id.zone]?.kept.keeper(of: id.key) { $0 != id && !waitsInTurn($0, for: id) }
   }
 }
 
@@ -83,7 +74,6 @@ extension SyncFacts {
     if let base = entry.base { known.formUnion(try references(of: id, at: [base.content])) }
     // Of a save that is not durable yet it cannot be read what it still refers to.
     if known.isEmpty || pending.newest > durableLSN { return Set(known.map(\.name)) }
-    if try replacesType(id, entry, pending) { return [] }
     return Set(known.subtracting(try references(of: id, at: [pending.newest])).map(\.name))
   }
 
@@ -113,34 +103,6 @@ extension SyncFacts {
       }
     }
     return found
-  }
-
-  
-  /// Whether the record at the server is bound to another one.
-  func binds(_ id: RecordID, to name: CloudName) throws -> Bool {
-    guard let entry = try projections.entry(id) else { return false }
-    return try references(of: id, at: versionsAtServer(entry)).contains { $0.name == name }
-  }
-
-  /// Whether the server has a record of another type under a name than the one that is to be sent: the old one is deleted first, with
-  /// what is bound to it by then.
-  func isReplaced(_ id: RecordID) throws -> Bool {
-    guard let entry = try projections.entry(id), let pending = entry.pending else { return false }
-    return try replacesType(id, entry, pending)
-  }
-
-  /// Whether a save gives a record that the server has another type, so that the old one is deleted first.
-  func replacesType(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws(StrandlineError) -> Bool {
-    guard !pending.isDeletion, let base = entry.base, pending.newest <= durableLSN else { return false }
-    do {
-      guard let new = try versionIfKept(at: pending.newest, of: id),
-        let old = try versionIfKept(at: base.content, of: id)
-      else { return false }
-      return new.type != old.type
-    } catch {
-      guard error.isOfOneRecord else { throw error }
-      return false
-    }
   }
 }
 

@@ -37,19 +37,12 @@ extension OutgoingQueue {
   ) throws -> [CloudName: CloudName] {
     var missing: [CloudName: CloudName] = [:]
     var needing: [CloudName: [CloudName]] = [:]
-    var replaced: [CloudName: Bool] = [:]
     var place = 0
     while place < order.count {
       let name = order[place]
       place += 1
       let needs = all[name]?.needs ?? []
       for need in needs { needing[need, default: []].append(name) }
-      for target in needs where target != name {
-        let isReplaced = try replaced[target] ?? reading.facts.isReplaced(RecordID(target, zone: zone))
-        replaced[target] = isReplaced
-        // One that is bound to the old one goes before: it is deleted with it in any order, unless its save ends that.
-        if isReplaced, try !reading.facts.binds(RecordID(name, zone: zone), to: target) { missing[name] = target }
-      }
       for target in all[name]?.targets ?? [] where all[target] == nil && missing[name] == nil {
         switch try find(RecordID(target, zone: zone), &reading) {
         case .atServer: break
@@ -100,7 +93,9 @@ extension OutgoingQueue {
   /// Whether a record that has not been looked at, or not again, may go along with another one.
   func mayGo(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading) -> Bool {
     pending.newest <= reading.facts.durableLSN
-      && reading.facts.projections.held(id).map { $0.lsn < pending.newest || holds.isOver($0, wall: reading.facts.now.wall) } ?? true
+      && reading.facts.projections.held(id).map {
+        $0.lsn < pending.newest || holds.isOver($0, wall: reading.facts.now.wall)
+      } ?? true
       && !halts.contains(id, entry, pending)
       && refusedTag(of: id).map { (entry.base?.changeTag).equalsUTF8($0) == false } ?? true
   }

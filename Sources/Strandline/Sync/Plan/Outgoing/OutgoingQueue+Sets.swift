@@ -40,24 +40,12 @@ extension OutgoingQueue {
       lanes[set.zone]?.sets.insert(set.number)
       return .work(.cancel(cancelled))
     }
-    if try items.count > UploadPlan.operationsMax || items.count == 1 || deletesAhead(items, reading.facts) {
+    if items.count > UploadPlan.operationsMax || items.count == 1 {
       separate(items, in: set.zone)
       return .separated
     }
     for item in items { endWait(of: item.id) }
     return .work(.sendTogether(set.zone, UploadPlan.units(items).flatMap { $0 }))
-  }
-
-  /// Whether a record of a set gets another type that another one leaves. The request that deletes its old life goes ahead of the set,
-  /// as no request can hold two operations of one record, and would take the other one along or be refused because of it.
-  private mutating func deletesAhead(_ items: [UploadItem], _ facts: some SyncFacts) throws -> Bool {
-    let ids = Set(items.map(\.id))
-    return try items.contains { item in
-      guard !item.isDeletion, let entry = try facts.projections.entry(item.id), let pending = entry.pending,
-        try facts.replacesType(item.id, entry, pending)
-      else { return false }
-      return lanes[item.id.zone]?.kept.keeper(of: item.id.key) { $0 != item.id && ids.contains($0) } != nil
-    }
   }
 
   /// The records of a set are sent one by one after all: no request can hold them, or there is only one.
@@ -115,7 +103,7 @@ extension OutgoingQueue {
         continue
       }
       guard let item = try item(of: id, entry, pending, &reading) else { return nil }
-      if try pending.isDeletion || reading.facts.replacesType(id, entry, pending),
+      if pending.isDeletion,
         let others = try addReferrers(of: id, to: &left, &met, reading.facts)
       {
         watch(met.union(others), for: set)
@@ -135,22 +123,20 @@ extension OutgoingQueue {
   ) throws -> RecordID? {
     for name in item.needs {
       let target = RecordID(name, zone: item.id.zone)
-      guard !met.contains(target), let needed = try reading.facts.projections.entry(target), let pending = needed.pending,
+      guard !met.contains(target), let needed = try reading.facts.projections.entry(target),
+        let pending = needed.pending,
         !pending.isDeletion
       else { continue }
-      if try reading.facts.isReplaced(target) {
-        // One that is bound to the old one goes before. If another one of these does, they cannot go together (`deletesAhead`).
-        if try reading.facts.binds(item.id, to: target.key) { continue }
-        try readLeft(in: target.zone, reading.facts)
-        guard lanes[target.zone]?.kept.keeper(of: target.key, where: met.contains) != nil else { return target }
-      } else if needed.base != nil {
+      if needed.base != nil {
         // The server has it, or had it. If its change waits for one of these they go together, whatever the server has.
         guard case .target(let waited)? = waits[target], met.contains(waited) else { continue }
       }
       met.insert(target)
       if let other = reading.facts.projections.set(of: target) {
         left.append(target)
-        for member in reading.facts.projections.members(of: other) where met.insert(member).inserted { left.append(member) }
+        for member in reading.facts.projections.members(of: other) where met.insert(member).inserted {
+          left.append(member)
+        }
       } else if needed.base != nil {
         left.append(target)
       } else if case .ready(let single) = try find(target, &reading) {

@@ -410,7 +410,9 @@ struct OutgoingQueue: Sendable {
       guard let found = try reading.facts.readIfKept(lsn) else {
         return try reading.facts.projections.checkIsNotOwed(lsn)
       }
-      guard let id = try EventSource.decode(found).recordID else { return try reading.facts.projections.checkIsNotOwed(lsn) }
+      guard let id = try EventSource.decode(found).recordID else {
+        return try reading.facts.projections.checkIsNotOwed(lsn)
+      }
       try reading.facts.projections.checkOwed(lsn, by: id)
       reading.event = found
       try look(at: id, &reading, met: lsn)
@@ -521,8 +523,6 @@ struct OutgoingQueue: Sendable {
         item.targets.append(CloudName(name))
         if action != .none, !pending.isDeletion { item.needs.append(CloudName(name)) }
       }
-      // What it replaces is deleted first, and that needs nothing.
-      if !item.needs.isEmpty, try reading.facts.replacesType(id, entry, pending) { item.needs = [] }
       if item.targets.count > 1 { item.targets.sort() }
       return item
     } catch {
@@ -564,7 +564,8 @@ struct OutgoingQueue: Sendable {
     var cancelled: [(id: RecordID, lsn: LSN)] = []
     try readLeft(in: zone, reading.facts)
     for lsn in lanes[zone]?.takeDeletions(Self.windowCount) ?? [] {
-      guard let id = try reading.facts.eventIfKept(at: lsn)?.recordID, let entry = try reading.facts.projections.entry(id),
+      guard let id = try reading.facts.eventIfKept(at: lsn)?.recordID,
+        let entry = try reading.facts.projections.entry(id),
         let pending = entry.pending, pending.isDeletion, pending.newest == lsn, waits[id] == nil
       else { continue }
       if entry.base != nil {
