@@ -52,6 +52,22 @@ extension Rules {
     }
   }
 
+  /// Swift files that the comments of a source name and that do not exist.
+  ///
+  /// - Parameter names: names of files, without their folders.
+  static func missingFilesInComments(_ source: SourceText, names: Set<Substring>) -> [String] {
+    let lines = source.text.split(separator: "\n", omittingEmptySubsequences: false)
+    return lines.enumerated().flatMap { number, line -> [String] in
+      let parts = line.split(separator: "//", maxSplits: 1, omittingEmptySubsequences: false)
+      guard parts.count == 2, parts[0].allSatisfy(\.isWhitespace) else { return [] }
+      return parts[1].split { !$0.isLetter && !$0.isNumber && !"+/.".contains($0) }.compactMap { word in
+        let name = word.split(separator: "/").last?.split(separator: ".") ?? []
+        guard name.count == 2, name[1] == "swift", !names.contains("\(name[0]).swift") else { return nil }
+        return "\(source.path):\(number + 1): names \(name[0]).swift, which is not there"
+      }
+    }
+  }
+
   /// Types and members that a page names in code, as `Type` or `Type.member`, and that no source declares.
   ///
   /// - Parameter declared: names of declarations, targets and folders.

@@ -35,6 +35,20 @@ struct `The pages` {
     #expect(findings == ["Sources/A/B.swift", "C.swift"].map { "README.md: names \($0), which is not there" })
   }
 
+  @Test func `and the comments name files that exist`() throws {
+    let names = Set(try Self.paths().compactMap { $0.split(separator: "/").last })
+    // The package's own, and the form of a location in an error.
+    let known = names.union(["Package.swift", "File.swift"])
+    expectNone(try House.swift().flatMap { Rules.missingFilesInComments($0, names: known) })
+    let planted = SourceText(
+      "Sources/A/B.swift",
+      "// See Sub/A+B.swift,\n  /// and gone (C.swift).\nlet a = 1  // A.swift\nlet b = \"// D.swift\"\n")
+    #expect(
+      Rules.missingFilesInComments(planted, names: ["A+B.swift"]) == [
+        "Sources/A/B.swift:2: names C.swift, which is not there"
+      ])
+  }
+
   @Test func `name symbols that are declared`() throws {
     let declared = Rules.declaredNames(try House.swift())
     let articles = "\(House.documentation)/Articles"
