@@ -62,7 +62,8 @@ struct CycleDriver: Sendable {
     ahead = nil
     do {
       while try !isOver(plan) {
-        try Task.checkCancellation()
+        // What an answer has brought is written down first.
+        if plan.steps.isEmpty { try Task.checkCancellation() }
         try store.requireWritable()
         // A copy says so first: what is unsent in it may have been sent by the original.
         if store.core.withLock({ $0.hasNewName }) { try await store.commit { try $0.appendOpened() } }
@@ -102,7 +103,21 @@ struct CycleDriver: Sendable {
     return plan.notices
   }
 
+  /// Has the store do everything that the plan wants it to, before the next request or the end of the cycle.
+  private mutating func carryOutSteps() async throws {
+    while !plan.steps.isEmpty { try await carry(out: plan.steps.removeFirst()) }
+  }
+
+  /// Tells the plan how a request ended. If that ends the cycle, what follows from it is durable before.
+  private mutating func apply(_ outcome: SyncOutcome, to request: SyncRequest) async throws {
+    do { try plan.apply(outcome, to: request, StoreFacts(store)) } catch {
+      try await carryOutSteps()
+      throw error
+    }
+  }
+
   private mutating func carry(out request: SyncRequest) async throws {
+    try await carryOutSteps()
     guard case .modify(let wanted) = request else {
       let outcome: SyncOutcome
       if case .page(let page) = request, let known = ahead, known.request == page {
@@ -111,36 +126,33 @@ struct CycleDriver: Sendable {
         outcome = try await ask(request)
       }
       if case .page = request { ahead = nil }
-      return try plan.apply(outcome, to: request, StoreFacts(store))
+      return try await apply(outcome, to: request)
     }
     let (leaving, fallenOut) = try await store.prepare(wanted)
     plan.leaves(leaving, fallenOut)
     if leaving.uploads.isEmpty { return }
     watch.sends(leaving.uploads.count)
-    do {
-      let outcome = try await ask(.modify(leaving))
-      try plan.apply(outcome, to: .modify(leaving), StoreFacts(store))
-    } catch let error as StrandlineError {
+    let outcome: SyncOutcome
+    do { outcome = try await ask(.modify(leaving)) } catch let error as StrandlineError {
       // This device has failed, and nothing was sent. If that cannot be written either, the feed is asked first, as after a crash.
       _ = try? await store.perform(plan.unsent(leaving), database)
       throw error
     }
+    try await apply(outcome, to: .modify(leaving))
   }
 
   private mutating func carry(out step: StoreStep) async throws {
-    let result: StoreResult
     if case .page(let page) = step, let next = page.ahead, !isOutOfTime {
-      result = try await perform(step, askingFor: next)
+      try await carry(out: step, askingFor: next)
     } else {
-      result = try await store.perform(step, database)
+      try plan.recorded(step, try await store.perform(step, database), StoreFacts(store))
     }
-    try plan.recorded(step, result, StoreFacts(store))
   }
 
   /// Carries out a step while a page is asked for.
   ///
   /// - Throws: what the step threw, else what the request threw. Both have ended by then.
-  private mutating func perform(_ step: StoreStep, askingFor page: PageRequest) async throws -> StoreResult {
+  private mutating func carry(out step: StoreStep, askingFor page: PageRequest) async throws {
     let request = SyncRequest.page(page)
     let departure = departs(request.kind)
     let (store, database, clock) = (store, database, clock)
@@ -159,7 +171,7 @@ struct CycleDriver: Sendable {
       worked = await Self.result { try await store.perform(step, database) }
     }
     let outcome = Result { try self.outcome(of: request, ended, departure) }
-    let result = try worked.get()
+    try plan.recorded(step, try worked.get(), StoreFacts(store))
     let asked = try outcome.get()
     if case .failure(let error) = asked.result, ErrorPolicy.request(error) == .retry {
       plan.aheadFailed(page, error, StoreFacts(store))
@@ -167,7 +179,6 @@ struct CycleDriver: Sendable {
       plan.hear(asked, request.kind)
       ahead = (page, asked)
     }
-    return result
   }
 
   // MARK: Requests
@@ -212,6 +223,7 @@ struct CycleDriver: Sendable {
 
   private mutating func departs(_ kind: RequestKind) -> Departure {
     plan.cycle.report.requests += 1
+    plan.cycle.idleTurns = 0
     watch.requestBegins(kind)
     let now = Moment(clock)
     let rest = now.milliseconds(until: nextDeparture)

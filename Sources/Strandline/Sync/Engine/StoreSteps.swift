@@ -21,10 +21,12 @@ extension RecordStore {
       }
       return .done
     case .decideLoss(let step):
+      var isDecided = false
       try await commit { core in
-        if try core.holds(.lost(step.zone, step.reason)) { try core.append(.zoneChanged(step.reset)) }
+        isDecided = try core.holds(.lost(step.zone, step.reason))
+        if isDecided { try core.append(.zoneChanged(step.reset)) }
       }
-      return .done
+      return isDecided ? .done : .dropped
     case .takeKept(let readsAgain):
       var taken = TakenChanges()
       if readsAgain { taken = try await readKept { database.record(readingAgain: $0, in: $1) } }
@@ -50,6 +52,7 @@ extension RecordStore {
 
   private func apply(_ step: AnswerStep) async throws -> TakenChanges {
     try await take(step.changes, step.source, serverOffset: step.serverOffset, page: step.page) { core in
+      guard try core.holds(step.premise) else { return false }
       for milliseconds in step.heardMilliseconds { core.learn(serverMilliseconds: milliseconds, isNow: true) }
       try core.append(step.before)
       return true
@@ -196,9 +199,10 @@ extension StoreCore {
     case .notErased(let id): return zone(id)?.isErased != true
     case .notDecided(let id): return zone(id).map { $0.wasSeen && !$0.isErased && !$0.isDecided } ?? false
     case .nothingKnown(let id): return projections.withLock { $0.knowsNothing(of: id) }
-    case .sweep(let id, let sweep): return zone(id)?.sweepEpoch == sweep
+    case .sweep(let id, let sweep): return sweep != 0 && zone(id)?.sweepEpoch == sweep
     case .removes(let id): return zone(id)?.resetPolicy == ResyncSource.server.rawValue
-    case .unswept(let id): return zone(id).map { $0.isDirty && $0.sweepEpoch == 0 } ?? false
+    // A decision about the zone drops its token.
+    case .unswept(let id): return zone(id).map { $0.isDirty && $0.sweepEpoch == 0 && $0.token != nil } ?? false
     }
   }
 }

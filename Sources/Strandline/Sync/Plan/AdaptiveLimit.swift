@@ -10,7 +10,7 @@ struct AdaptiveLimit: Hashable, Sendable {
   /// Answers to full requests before it grows.
   private(set) var growsAfter: Int
   private var answered = 0
-  /// Whether each refusal makes the next growth rarer: a request that is refused has carried all of its bytes.
+  /// Whether each refusal makes the next growth rarer: the request, or its answer, has carried all of its bytes.
   private let isCostly: Bool
 
   static let growsAfterMin = 4
@@ -58,7 +58,7 @@ struct RequestLimits: Sendable {
   /// Operations of an upload.
   var operations: AdaptiveLimit
   var lookups = AdaptiveLimit(UploadPlan.operationsMax)
-  var listed = AdaptiveLimit(UploadPlan.operationsMax)
+  var listed = AdaptiveLimit(UploadPlan.operationsMax, isCostly: true)
 
   /// - Parameter learned: what the log says that the server takes; 0: it has refused none.
   init(operations max: Int, learned: Int) {

@@ -36,6 +36,8 @@ struct AppendStep: Sendable {
   var serverOffset: Int64?
   /// The records that they are about: those that wait for them are looked at again.
   var touched: [RecordID] = []
+  /// The zones that are lost by them.
+  var losses: [ZoneID] = []
 }
 
 /// A lost zone that is synced again.
@@ -51,6 +53,8 @@ struct LossStep: Sendable {
 /// What a step came to.
 enum StoreResult: Sendable {
   case done
+  /// The premise did not hold any more, and nothing was done.
+  case dropped
   case taken(TakenChanges)
   /// What is to be applied does not fit into one transaction; nothing of it was.
   case tooLarge(StrandlineError)
@@ -139,6 +143,8 @@ struct AnswerStep: Sendable {
     /// The proof of their absence goes on; and the app is told that it follows the zone without a question.
     case proof(count: Int, saysFollowed: Bool)
   }
+  /// What has to hold for any of it.
+  var premise = Premise.none
   var changes: [ServerChange]
   var source: Intake.Source
   var page: PagePlace?

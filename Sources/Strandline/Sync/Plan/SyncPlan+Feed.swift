@@ -14,7 +14,8 @@ extension SyncPlan {
       var next: (repeats: Int, id: ZoneID)?
       for (id, state) in projections.sync.zones where id.scope == scope && !state.isLost {
         let known = zones[id]
-        guard known?.feed.isAwaited == true || (state.isDirty && fetchesFeed && (only == nil || only == id)),
+        let isOpen = state.isDirty || state.sweepEpoch != 0
+        guard known?.feed.isAwaited == true || (isOpen && fetchesFeed && (only == nil || only == id)),
           known?.takesPages ?? true
         else { continue }
         // One that repeats itself keeps no other one waiting.
@@ -147,7 +148,11 @@ extension SyncPlan {
     }
     if self[zone].reviewsChildren {
       var ending = ending(of: zone)
-      ending.stage = .children
+      if case .absent(let proof) = ending.stage {
+        ending.stage = .children(proof)
+      } else {
+        ending.stage = .children(nil)
+      }
       self[zone].phase = .ending(ending)
       steps.append(.settleChildren(zone, then: .fetch))
     } else {
@@ -158,7 +163,7 @@ extension SyncPlan {
   /// The end of a zone's fetch, as far as it is known.
   func ending(of zone: ZoneID) -> Ending {
     if case .ending(let ending) = self[zone].phase { return ending }
-    return Ending(stage: .children)
+    return Ending(stage: .children(nil))
   }
 
   /// The fetch of a zone is over: what has waited for it goes on.

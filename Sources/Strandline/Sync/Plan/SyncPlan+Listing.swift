@@ -195,7 +195,10 @@ extension SyncPlan {
     case .zoneMissing: confirmLoss(of: zone, error, kind: .listed, facts)
     case .signIn: throw error
     case _ where ErrorPolicy.mayBeOfOneRecord(error):
-      guard request.names.count == 1 else { return limits.listed.refused(request.names.count) }
+      guard request.names.count == 1 else {
+        limits.listed.refused(request.names.count)
+        return limits.listed.growLater()
+      }
       guard var next = self[zone].listing else { return }
       next.take(request.names)
       self[zone].listing = next
@@ -293,7 +296,7 @@ extension SyncPlan {
     let zone = answer.zone
     self[zone].listedRefused = RefusedLookups()
     if answer.count > 0 { limits.listed.answered(answer.count) }
-    if facts.zone(zone)?.isLost == true { self[zone].isLossNoted = true }
+    if facts.zone(zone)?.isLost == true { noteLoss(of: zone, facts) }
     for id in taken.touched.sorted() { try changed(id, facts) }
     for change in changes { lookedUp(change.id, facts) }
     if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: zone) }

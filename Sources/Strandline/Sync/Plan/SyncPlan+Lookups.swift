@@ -11,6 +11,8 @@ import StrandlineSystem
 struct LookupAnswer: Sendable {
   var request: LookupRequest
   var found: [CloudName: CloudResult]
+  /// How many names were asked for in this request; those that were refused before come on top.
+  var asked: Int
   /// When the server created the records that it shows and that this store has, where the end of a fetch asks for them.
   var created: [RecordID: Int64] = [:]
 }
@@ -23,26 +25,31 @@ extension SyncPlan {
 
   /// Whether a record is to be looked up.
   func hasLookups(_ facts: some SyncFacts) -> Bool {
-    if zones.values.contains(where: { !$0.lookups.isEmpty }) || zoneToGoOnWith != nil { return true }
+    if zones.values.contains(where: { !$0.lookups.isEmpty && !$0.isInQuestion }) || zoneToGoOnWith != nil {
+      return true
+    }
     return due.isReview && cycle.options.direction != .pushOnly && !recordsInQuestion(facts).isEmpty
   }
 
   mutating func chooseLookup(_ facts: some SyncFacts) throws -> Choice? {
     collectLookups(facts)
-    if let zone = zones.filter({ !$0.value.lookups.names.isEmpty }).keys.min() {
+    let asked = zones.filter { !$0.value.isInQuestion }
+    if let zone = asked.filter({ !$0.value.lookups.names.isEmpty }).keys.min() {
       let names = self[zone].lookups.names.sorted().prefix(limits.lookups.current)
       return .next(.ask(.lookUp(LookupRequest(names: Array(names), zone: zone, purpose: .question))))
     }
-    if let zone = zones.filter({ !$0.value.lookups.isEmpty }).keys.min() {
+    if let zone = asked.filter({ !$0.value.lookups.isEmpty }).keys.min() {
       // There was nothing else to ask for.
-      let refused = self[zone].lookups.refused
-      self[zone].lookups.refused = RefusedLookups()
-      let request = LookupRequest(names: refused.names, zone: zone, purpose: .question)
-      try take(refused.answers, to: request, nil, facts)
+      try take([:], to: LookupRequest(names: [], zone: zone, purpose: .question), nil, facts)
       return .again
     }
     guard let zone = zoneToGoOnWith else { return nil }
-    if facts.zone(zone)?.isLost == true { self[zone].phase = .open } else { try endFetch(of: zone, facts) }
+    if facts.zone(zone)?.isLost == true {
+      self[zone].phase = .open
+      noteLoss(of: zone, facts)
+    } else {
+      try endFetch(of: zone, facts)
+    }
     return .again
   }
 
@@ -92,6 +99,7 @@ extension SyncPlan {
     // The server answers, so it was the records themselves that were refused before.
     let refused = self[zone].lookups.refused
     let found = found.merging(refused.answers) { found, _ in found }
+    let asked = request.names.count
     var request = request
     request.names += refused.names
     let changes = request.names.compactMap { name in
@@ -102,7 +110,7 @@ extension SyncPlan {
       }
       return ServerChange(id, answer: found[name])
     }
-    var answer = LookupAnswer(request: request, found: found)
+    var answer = LookupAnswer(request: request, found: found, asked: asked)
     if case .ending(let ending) = self[zone].phase, case .absent = ending.stage {
       for name in request.names {
         let id = RecordID(name, zone: zone)
@@ -131,7 +139,7 @@ extension SyncPlan {
     }
     let proved = tellEnding(of: zone, answer, told: Set(changes.map(\.id.key)))
     // The answer may say that the server went back in time.
-    if facts.zone(zone)?.isLost == true { self[zone].isLossNoted = true }
+    if facts.zone(zone)?.isLost == true { noteLoss(of: zone, facts) }
     for id in taken.touched.sorted() { try changed(id, facts) }
     for name in request.names {
       let id = RecordID(name, zone: zone)
@@ -222,6 +230,7 @@ extension SyncPlan {
 
   /// What could not be asked of a zone is asked again by the next cycle.
   private mutating func lookUpLater(_ zone: ZoneID, _ error: CloudError, _ facts: some SyncFacts) {
+    self[zone].lookups.names.formUnion(self[zone].lookups.refused.names)
     for name in self[zone].lookups.names where queue.waits[RecordID(name, zone: zone)] == .lookup {
       wait(RecordID(name, zone: zone), milliseconds: Self.lookupRetryMilliseconds, facts)
     }

@@ -61,9 +61,9 @@ extension SyncPlan {
   }
 
   mutating func decided(_ step: LossStep, _ facts: some SyncFacts) {
-    // A person may have decided meanwhile.
-    guard facts.zone(step.zone)?.isLost != true else { return }
     (self[step.zone].refusal, self[step.zone].isLossNoted) = (nil, false)
+    // What was begun of it is begun again.
+    (self[step.zone].phase, self[step.zone].feed) = (.open, Feed())
     if let decision = step.decision { say(decision) }
   }
 

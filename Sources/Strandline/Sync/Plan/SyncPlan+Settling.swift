@@ -16,6 +16,7 @@ extension SyncPlan {
     _ request: UploadRequest, _ results: [CloudName: CloudResult], _ offset: Int64?, _ facts: some SyncFacts
   ) throws {
     var answer = UploadAnswer(request.uploads, results, in: request.zone)
+    if !request.isAtomic { answer.followers = request.followers }
     if let error = answer.tooMuch {
       return request.isAtomic
         ? refuseTogether(request.uploads, error, facts) : split(request.uploads, request.zone, error, facts)
@@ -116,6 +117,7 @@ extension SyncPlan {
       pace.succeeded(.upload)
       if cycle.split.parts.isEmpty, limits.operations.answered(answer.outcomes.count) { learnLimit(facts) }
     }
+    wakeUnlessWaiting(answer.followers)
     // What other devices have done may be the cause.
     let refusedCount = answer.refusedCount - answer.notFoundCount
     if cycle.options.direction == .both, refusedCount * 4 > answer.outcomes.count || answer.hasConflicts {
@@ -193,10 +195,8 @@ extension SyncPlan {
         events.append(
           .event(heldEvent(item, records.refusalsError(of: id), facts), if: .newest(id, pending.newest)))
       }
-      records.forgetCount(of: id)
       queue.hold(id)
     }
-    cycle.report.held += events.count
     append(events)
   }
 
@@ -272,7 +272,6 @@ extension SyncPlan {
 
   private mutating func hold(_ items: [UploadItem], because error: CloudError, _ facts: some SyncFacts) {
     append(items.map { .append(heldEvent($0, error, facts)) })
-    cycle.report.held += items.count
     for item in items { queue.hold(item.id) }
   }
 
@@ -299,7 +298,6 @@ extension SyncPlan {
               id: id, direction: .upload, lsn: lsn, code: Held.damaged, words: error.message, attempts: 1,
               wallMilliseconds: facts.now.wall, appVersion: policies.appVersion)))
       })
-    cycle.report.held += records.count
     for record in records { queue.hold(record.id) }
   }
 }
@@ -327,6 +325,8 @@ struct UploadAnswer: Sendable {
   var outcomes: [(upload: Upload, outcome: Outcome)] = []
   /// What the cycle has done by it.
   var report = SyncReport()
+  /// Records that go after these.
+  var followers: [RecordID] = []
   /// How many were refused for a reason of their own.
   var refusedCount = 0
   /// Whether one of them explains why the others were refused. One whose reference the server does not take may be the victim of

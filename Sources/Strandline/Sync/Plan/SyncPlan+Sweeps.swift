@@ -29,7 +29,14 @@ extension SyncPlan {
   mutating func endSweep(of zone: ZoneID, _ facts: some SyncFacts) throws {
     guard let state = facts.zone(zone), state.sweepEpoch != 0 else { return try fetchEnded(of: zone, facts) }
     var ending = ending(of: zone)
-    if case .absent = ending.stage { return try goOnProving(zone, facts) }
+    switch ending.stage {
+    case .absent: return try goOnProving(zone, facts)
+    case .children(let proof?):
+      ending.stage = .absent(proof)
+      self[zone].phase = .ending(ending)
+      return try goOnProving(zone, facts)
+    case .children, .older, .finding: break
+    }
     guard state.resetPolicy == ZoneState.keepsAbsent else {
       ending.stage = .finding
       self[zone].phase = .ending(ending)
@@ -45,6 +52,8 @@ extension SyncPlan {
   mutating func goOnProving(_ zone: ZoneID, _ facts: some SyncFacts) throws {
     guard case .ending(var ending) = self[zone].phase, case .absent(var proof) = ending.stage else { return }
     let state = facts.zone(zone)
+    // A person has decided about the zone meanwhile: its feed begins again.
+    if ending.cause == .feed, state?.sweepEpoch ?? 0 == 0 { return try fetchEnded(of: zone, facts) }
     let source = ending.cause == .feed ? ResyncSource(rawValue: state?.resetPolicy ?? "") : nil
     func keep(_ proof: AbsenceProof) {
       ending.stage = .absent(proof)
@@ -65,7 +74,8 @@ extension SyncPlan {
         proof.isPaused = true
         keep(proof)
         // The last page is in, which is what they wait for.
-        return sendFetched(zone, facts)
+        if ending.cause == .feed { sendFetched(zone, facts) }
+        return
       case .ask:
         return freeze(
           zone, .missingRecords,
@@ -78,8 +88,9 @@ extension SyncPlan {
       case .remove:
         let gone = try proof.gone.filter { try facts.projections.entry($0.id)?.base?.version == $0.version }.map(\.id)
         keep(proof)
+        let premise = ending.cause == .feed ? Premise.sweep(zone, state?.sweepEpoch ?? 0) : .none
         return remove(
-          gone, from: zone, source,
+          gone, from: zone, source, if: premise,
           then: .proof(count: proof.gone.count, saysFollowed: known.followsRemade))
       case .setAside:
         // They are looked up in each cycle until an answer says it. Of what was edited meanwhile, the answer to the edit says it.
@@ -132,7 +143,7 @@ extension SyncPlan {
   ///   - areGone: no request will ask the server about those that were edited here.
   ///   - then: what follows when all are removed.
   mutating func remove(
-    _ absent: [RecordID], from zone: ZoneID, _ source: ResyncSource?, areGone: Bool = false,
+    _ absent: [RecordID], from zone: ZoneID, _ source: ResyncSource?, areGone: Bool = false, if premise: Premise,
     then: AnswerStep.Removal = .part
   ) {
     for start in stride(from: 0, to: max(1, absent.count), by: Self.eventsAtOnce) {
@@ -142,7 +153,7 @@ extension SyncPlan {
         return ServerChange(id, .unseen(source == .here ? .createdAgain : isGone ? .removed : .removedUnlessEdited))
       }
       let cause = AnswerStep.Cause.removal(zone, end == absent.count ? then : .part)
-      steps.append(.answers(AnswerStep(changes: changes, source: .fullFetch, cause: cause)))
+      steps.append(.answers(AnswerStep(premise: premise, changes: changes, source: .fullFetch, cause: cause)))
     }
   }
 
@@ -150,7 +161,7 @@ extension SyncPlan {
   mutating func removeAll(_ synced: [RecordID], of zone: ZoneID, _ facts: some SyncFacts) {
     // No request would ask about an edit: for what is pending after a rule the zone is made again.
     let ruled = facts.zone(zone)?.ruledMilliseconds ?? 0
-    if !synced.isEmpty { remove(synced, from: zone, .server, areGone: ruled != 0) }
+    if !synced.isEmpty { remove(synced, from: zone, .server, areGone: ruled != 0, if: .removes(zone)) }
     let unread = facts.projections.withLock { state in state.sync.unread.keys.filter { $0.zone == zone }.sorted() }
     var events = unread.map { SyncEvent.event(.released(Released(id: $0, lsn: .none)), if: .unread($0)) }
     let ended = SweepEnded(zone: zone, epoch: 0, seen: 0, removed: UInt64(synced.count))
@@ -160,12 +171,12 @@ extension SyncPlan {
     events += [.append(.sweepEnded(ended)), .append(.zoneChanged(lost))]
     steps.append(.append(AppendStep(events: events, premise: .removes(zone), touched: unread)))
     self[zone].feed = Feed()
+    sendFetched(zone, facts)
   }
 
   /// Nothing is removed without a question.
   private mutating func freeze(_ zone: ZoneID, _ reason: ZoneLoss, _ words: String) {
     lose(zone, reason, words: words)
-    records.endDoubts(in: zone)
   }
 
   /// Appends events, a thousand in a transaction.

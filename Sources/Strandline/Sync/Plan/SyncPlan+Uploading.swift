@@ -27,6 +27,10 @@ extension SyncPlan {
   /// The next upload, or what else is to be done for what is pending; nil if nothing is ready.
   mutating func chooseUpload(_ facts: some SyncFacts) throws -> Choice? {
     guard cycle.sends else { return nil }
+    // An erasure that the app has taken back begins again, if it comes again.
+    for (zone, known) in zones where facts.zone(zone)?.lostReason != .erasing {
+      if case .erasing = known.phase { self[zone].phase = .open }
+    }
     if let zone = zoneToErase(facts) { return .next(.ask(chooseErasure(of: zone, facts))) }
     if !records.refusedTooOften.isEmpty {
       try holdRefusedTooOften(facts)
@@ -35,11 +39,11 @@ extension SyncPlan {
     let frozen = frozenZones(facts)
     if !queue.frozenZones.isSubset(of: frozen) { queue.lookAgain() }
     if let part = cycle.split.parts.popLast() {
-      return frozen.contains(part.zone) ? .again : try send(part.units, to: part.zone, facts)
-    }
-    if cycle.split.isOpen {
-      endSplit(facts)
-      return .again
+      guard !frozen.contains(part.zone) else {
+        queue.putBack(part.units, in: part.zone)
+        return .again
+      }
+      return try send(part.units, to: part.zone, facts)
     }
     let work = try queue.next(reading(facts))
     for held in queue.takeHeld() where held.durationMilliseconds > 0 {
@@ -137,7 +141,7 @@ extension SyncPlan {
     request.uploads.isEmpty ? .again : .next(.ask(.modify(request)))
   }
 
-  private mutating func wakeUnlessWaiting(_ ids: [RecordID]) {
+  mutating func wakeUnlessWaiting(_ ids: [RecordID]) {
     for id in ids where queue.waits[id] == nil { queue.wake(id) }
   }
 
@@ -160,11 +164,13 @@ extension SyncPlan {
     _ result: Result<SyncAnswer, CloudError>, to request: UploadRequest, _ offset: Int64?, _ facts: some SyncFacts
   ) throws {
     switch result {
-    case .success(.records(let results)): try settle(request, Self.checked(results, of: request.uploads), offset, facts)
+    case .success(.records(let results)):
+      try settle(request, Self.checked(results, of: request.uploads), offset, facts)
     case .success: preconditionFailure("the answer to an upload of another kind")
-    case .failure(let error): try takeRefusal(of: request, error, facts)
+    case .failure(let error):
+      defer { if !request.isAtomic { wakeUnlessWaiting(request.followers) } }
+      try takeRefusal(of: request, error, facts)
     }
-    if !request.isAtomic { wakeUnlessWaiting(request.followers) }
   }
 
   /// A request was refused as a whole, or what became of it is not known.
@@ -278,7 +284,7 @@ extension SyncPlan {
   }
 
   /// The halves of a batch have been sent.
-  private mutating func endSplit(_ facts: some SyncFacts) {
+  mutating func endSplit(_ facts: some SyncFacts) {
     holdRefusedAlone(facts)
     (cycle.split.limitBefore, cycle.split.isOpen) = (nil, false)
     if limits.operations.current < limits.operations.max { learnLimit(facts) }

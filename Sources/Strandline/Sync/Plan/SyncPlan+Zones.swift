@@ -10,8 +10,15 @@ extension SyncPlan {
 
   mutating func chooseList(_ facts: some SyncFacts) throws -> Choice? {
     if let zone = zoneInQuestion {
-      guard case .recreating = self[zone].phase else { return .next(.ask(.allZones(zone))) }
-      if pace.wait(for: .upload, at: facts.now) == nil { return .next(.ask(.createZone(zone, .again))) }
+      guard self[zone].isRecreating else { return .next(.ask(.allZones(zone))) }
+      if pace.wait(for: .upload, at: facts.now) == nil {
+        // A person may have decided otherwise while it had to wait.
+        guard let state = facts.zone(zone), !state.isLost, state.resetPolicy == ResyncSource.here.rawValue else {
+          self[zone].phase = .open
+          return .again
+        }
+        return .next(.ask(.createZone(zone, .again)))
+      }
     }
     guard due.isList, cycle.fetchesFeed else { return nil }
     cycle.listPages += 1
@@ -25,16 +32,10 @@ extension SyncPlan {
     return .next(.ask(.changedZones(ListRequest(known: known, fromStart: fromStart && known != nil))))
   }
 
-  /// The next zone of which it is asked whether it exists, or that is created again.
+  /// The next zone of which it is asked whether it exists, or else that is created again, which may have to wait.
   var zoneInQuestion: ZoneID? {
-    var next: ZoneID?
-    for (id, zone) in zones {
-      switch zone.phase {
-      case .missing, .recreating: if next.map({ id < $0 }) ?? true { next = id }
-      case .open, .tokenRefused, .ending, .erasing: break
-      }
-    }
-    return next
+    let all = zones.filter { $0.value.isInQuestion }
+    return all.filter { !$0.value.isRecreating }.keys.min() ?? all.keys.min()
   }
 
   mutating func take(
@@ -63,7 +64,9 @@ extension SyncPlan {
     }
     // The default zone has no feed, and nothing in it is this store's.
     for zone in page.zones where zone.id.name != Names.defaultZone {
-      if let event = try event(for: zone, sync, facts) { step.events.append(event) }
+      guard let event = try event(for: zone, sync, facts) else { continue }
+      step.events.append(event)
+      if case .event(.zoneChanged(let changed), _) = event, changed.change == .lost { step.losses.append(changed.zone) }
     }
     step.events.append(
       .append(.databaseTokenAdvanced(DatabaseTokenAdvanced(scope: scope, asked: request.token, token: page.token))))
@@ -85,7 +88,6 @@ extension SyncPlan {
     if try facts.hasNothing(of: id) {
       return .event(.zoneChanged(ZoneChanged(zone: id, change: .forgotten)), if: .nothingKnown(id))
     }
-    self[id].isLossNoted = true
     return .event(
       .zoneChanged(.lost(id, loss, words: "the list of changed zones says that it is gone")), if: .notDecided(id))
   }
@@ -99,7 +101,7 @@ extension SyncPlan {
     of zone: ZoneID, _ error: CloudError, kind: RequestKind? = .page, _ facts: some SyncFacts
   ) {
     let state = facts.zone(zone)
-    guard state?.isErased != true else { return }
+    guard state?.isErased != true, !self[zone].isInQuestion else { return }
     guard state?.wasSeen == true else {
       // Never seen there: it is created before the first save.
       if error.code != .zoneNotFound { self[zone].refusal = error }
@@ -146,9 +148,16 @@ extension SyncPlan {
   /// If it stays lost, the cycle ends with that error: what is in it stays as it is here until a person or a rule decides, and no
   /// freeze is silent.
   mutating func lose(_ zone: ZoneID, _ reason: ZoneLoss, words: String) {
-    steps.append(
-      .append(AppendStep(events: [.event(.zoneChanged(.lost(zone, reason, words: words)), if: .notErased(zone))])))
-    (self[zone].feed, self[zone].phase, self[zone].isLossNoted) = (Feed(), .open, true)
+    let event = SyncEvent.event(.zoneChanged(.lost(zone, reason, words: words)), if: .notErased(zone))
+    steps.append(.append(AppendStep(events: [event], losses: [zone])))
+    (self[zone].feed, self[zone].phase) = (Feed(), .open)
+  }
+
+  /// A zone was found to be lost. What has waited for its feed waits for the end of the loss, as all that is pending in it.
+  mutating func noteLoss(of zone: ZoneID, _ facts: some SyncFacts) {
+    self[zone].isLossNoted = true
+    records.endDoubts(in: zone)
+    sendFetched(zone, facts)
   }
 
   // MARK: A zone that is created

@@ -141,9 +141,12 @@ struct SyncPlan: Sendable {
       }
       if due.isAccountKnown, try decideLoss(facts) { continue }
       wakeWhatIsDue(facts)
+      if cycle.split.isOpen, cycle.split.parts.isEmpty {
+        endSplit(facts)
+        continue
+      }
       switch try choose(facts) {
       case .next(let next):
-        if case .ask = next { cycle.idleTurns = 0 }
         return next
       case .again: continue
       case nil: break
@@ -160,6 +163,12 @@ struct SyncPlan: Sendable {
   }
 
   private mutating func choose(_ facts: some SyncFacts) throws -> Choice? {
+    // That a zone is still the one to erase was asked just now.
+    if cycle.sends, due.isAccountKnown, pace.wait(for: .upload, at: facts.now) == nil, let zone = zoneToErase(facts),
+      case .erasing(.deleting)? = zones[zone]?.phase
+    {
+      return .next(.ask(.eraseZone(zone)))
+    }
     var blocked: RequestPace.Wait?
     for kind in [RequestKind.account, .zoneList, .query, .page, .lookup, .upload, .listed] {
       if kind != .account, !due.isAccountKnown { break }
@@ -195,8 +204,9 @@ struct SyncPlan: Sendable {
     case .listed: zoneWithListing(facts) != nil
     case .lookup: hasLookups(facts)
     case .upload:
-      cycle.sends
-        && (zoneToErase(facts) != nil || facts.projections.withLock { $0.outbox.newest.isEmpty } == false)
+      zones.values.contains(where: \.isRecreating)
+        || cycle.sends
+          && (zoneToErase(facts) != nil || facts.projections.withLock { $0.outbox.newest.isEmpty } == false)
     }
   }
 
@@ -268,6 +278,8 @@ struct SyncPlan: Sendable {
       let (question, phase) = takeQuestion(of: zone)
       (self[zone].refusal, self[zone].phase) = (question?.error ?? error, phase)
     case .createZone(let zone, .again): self[zone].phase = .open
+    // It may be another zone by now: that is asked again.
+    case .eraseZone(let zone): self[zone].phase = .open
     default: break
     }
   }
@@ -312,9 +324,11 @@ struct SyncPlan: Sendable {
   /// A step of the store is done.
   mutating func recorded(_ step: StoreStep, _ result: StoreResult, _ facts: some SyncFacts) throws {
     switch (step, result) {
-    case (.append(let step), _): for id in step.touched { try changed(id, facts) }
-    case (.decideLoss(let step), _): decided(step, facts)
-    case (.takeKept, .taken(let taken)):
+    case (.append(let step), _): try appended(step, facts)
+    case (.decideLoss(let step), .done): decided(step, facts)
+    case (.decideLoss, _): break
+    case (.takeKept(let readsAgain), .taken(let taken)):
+      if readsAgain { due.readsKept = false }
       cycle.report.add(taken.report)
       for id in taken.touched.sorted() { try changed(id, facts) }
     case (.page(let step), .taken(let taken)): try applied(step, taken, facts)
@@ -333,6 +347,19 @@ struct SyncPlan: Sendable {
       if !ids.isEmpty { queue.referencesMayHaveChanged(in: zone) }
     default: preconditionFailure("the result of a step of another kind")
     }
+  }
+
+  /// Events were appended, those whose premises held.
+  private mutating func appended(_ step: AppendStep, _ facts: some SyncFacts) throws {
+    for case .event(.held(let held), _) in step.events where facts.projections.held(held.id) == held {
+      cycle.report.held += 1
+      records.forgetCount(of: held.id)
+    }
+    for zone in step.losses {
+      guard let state = facts.zone(zone), state.isLost, !state.isErased else { continue }
+      noteLoss(of: zone, facts)
+    }
+    for id in step.touched { try changed(id, facts) }
   }
 
   private mutating func applied(_ step: AnswerStep, _ taken: TakenChanges, _ facts: some SyncFacts) throws {
@@ -359,10 +386,11 @@ struct SyncPlan: Sendable {
 
   private mutating func tooLarge(_ step: AnswerStep, _ error: StrandlineError) throws {
     switch step.cause {
-    case .lookUp(let answer) where answer.request.names.count > 1:
-      limits.lookups.refused(answer.request.names.count)
+    case .lookUp(let answer) where answer.asked > 1: limits.lookups.refused(answer.asked)
     case .newest(let request, _) where request.limit > 1: self[request.zone].newest?.halve()
-    case .listed(let answer) where answer.count > 1: limits.listed.refused(answer.count)
+    case .listed(let answer) where answer.count > 1:
+      limits.listed.refused(answer.count)
+      limits.listed.growLater()
     case .upload(var answer) where !step.changes.isEmpty:
       // What the refusals brought along is looked up, in as many requests as it takes.
       answer.forgetVersions()
@@ -405,7 +433,6 @@ struct SyncPlan: Sendable {
     let logged = facts.projections.withLock { $0.sync.paces[scope] }
     if let pace = pace.begin(logged, at: now) { steps.append(.append([.pace(pace)])) }
     steps.append(.takeKept(readsAgain: due.readsKept))
-    due.readsKept = false
   }
 
   /// What a cycle has refused and begun says nothing of the zone now.

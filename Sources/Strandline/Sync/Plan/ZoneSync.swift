@@ -55,6 +55,9 @@ struct ZoneSync: Sendable {
       && listedRefused.refusals.isEmpty && newest == nil && !reviewsChildren && !isLossNoted
   }
 
+  /// Whether it is to be created again.
+  var isRecreating: Bool { if case .recreating = phase { true } else { false } }
+
   /// Whether the server is asked whether the zone exists.
   var isInQuestion: Bool {
     switch phase {
@@ -114,8 +117,8 @@ struct Ending: Sendable {
   enum Stage: Sendable {
     /// Records are looked up that the feed showed in older versions: a server that went back in time must remove nothing.
     case older(Set<CloudName>)
-    /// Children of deleted records are settled.
-    case children
+    /// Children of deleted records are settled, and then what was begun before goes on.
+    case children(AbsenceProof?)
     /// The store looks for the records that the feed has not shown.
     case finding
     /// These are proved to be gone, or found.

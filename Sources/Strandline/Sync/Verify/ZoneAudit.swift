@@ -118,7 +118,9 @@ extension CycleDriver {
     plan[zone].phase = .ending(Ending(stage: .absent(proof), cause: .audit))
     while case .ending(let ending) = plan[zone].phase, !ending.isPaused {
       try plan.goOnProving(zone, StoreFacts(store))
-      try await lookUpAll(of: zone, isLossAnError: false)
+      // A loss that the proof itself has found is a result; one that an answer says is an error.
+      let asks = !plan[zone].lookups.isEmpty
+      try await lookUpAll(of: zone, isLossAnError: asks)
     }
     return StoreFacts(store).zone(zone)?.isLost != true
   }
