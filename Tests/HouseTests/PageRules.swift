@@ -115,19 +115,19 @@ extension Rules {
     return walks
   }
 
-  /// What is wrong with the walks of a page: a step names neither a function, as `Type.function`, nor a file; or a type lacks
-  /// the member that a step names.
-  static func walkFindings(_ page: SourceText, _ declared: DeclaredMembers) -> [String] {
+  /// Members that a page names in code, as `Type.member`, and that the type does not declare.
+  static func missingMembers(_ page: SourceText, _ declared: DeclaredMembers) -> [String] {
+    codeSpans(page.text).filter(isMember).map(String.init)
+      .filter { !declared.functions.contains($0) && !declared.others.contains($0) }
+      .map { "\(page.path): no type has \($0)" }
+  }
+
+  /// The steps of a page's walks that name neither a function, as `Type.function`, nor a file.
+  static func stepsWithoutFunction(_ page: SourceText, _ declared: DeclaredMembers) -> [String] {
     walks(page.text).flatMap { heading, steps in
-      steps.enumerated().flatMap { place, step -> [String] in
-        let spans = codeSpans(step)
-        let names = spans.filter(isMember).map(String.init)
-        var findings = names.filter { !declared.functions.contains($0) && !declared.others.contains($0) }
-          .map { "\(page.path): \(heading), \(place + 1): no type has \($0)" }
-        if !names.contains(where: declared.functions.contains), !spans.contains(where: { $0.hasSuffix(".swift") }) {
-          findings.append("\(page.path): \(heading), \(place + 1): names no function")
-        }
-        return findings
+      steps.enumerated().compactMap { place, step in
+        let isTold = codeSpans(step).contains { declared.functions.contains(String($0)) || $0.hasSuffix(".swift") }
+        return isTold ? nil : "\(page.path): \(heading), \(place + 1): names no function"
       }
     }
   }

@@ -65,7 +65,11 @@ struct `The pages` {
   @Test func `follow functions that exist`() throws {
     let page = try Self.architecture()
     let sources = try House.swift().filter { $0.path.hasPrefix("Sources/") }
-    expectNone(Rules.walkFindings(page, Rules.DeclaredMembers(sources)))
+    let members = Rules.DeclaredMembers(sources)
+    let words = "\(House.documentation)/Articles/Words.md"
+    expectNone(Rules.missingMembers(page, members))
+    expectNone(Rules.missingMembers(SourceText(words, try House.text(words)), members))
+    expectNone(Rules.stepsWithoutFunction(page, members))
     let walks = Rules.walks(page.text)
     #expect(
       walks.map(\.heading) == [
@@ -91,9 +95,9 @@ struct `The pages` {
       1. `Log.gone`
       """)
     #expect(
-      Rules.walkFindings(planted, declared) == [
-        "a.md: The life of a save, 2: no type has Log.next", "a.md: The life of a save, 3: names no function",
-      ])
+      Rules.missingMembers(planted, declared)
+        == ["Log.gone", "Log.next", "Log.gone"].map { "a.md: no type has \($0)" })
+    #expect(Rules.stepsWithoutFunction(planted, declared) == ["a.md: The life of a save, 3: names no function"])
   }
 
   @Test func `draw the layers, the queues and the states as the code has them`() throws {
