@@ -52,6 +52,22 @@ extension Rules {
     }
   }
 
+  /// Swift files that the comments of a source name and that do not exist.
+  ///
+  /// - Parameter names: names of files, without their folders.
+  static func missingFilesInComments(_ source: SourceText, names: Set<Substring>) -> [String] {
+    let lines = source.text.split(separator: "\n", omittingEmptySubsequences: false)
+    return lines.enumerated().flatMap { number, line -> [String] in
+      let parts = line.split(separator: "//", maxSplits: 1, omittingEmptySubsequences: false)
+      guard parts.count == 2, parts[0].allSatisfy(\.isWhitespace) else { return [] }
+      return parts[1].split { !$0.isLetter && !$0.isNumber && !"+/.".contains($0) }.compactMap { word in
+        let name = word.split(separator: "/").last?.split(separator: ".") ?? []
+        guard name.count == 2, name[1] == "swift", !names.contains("\(name[0]).swift") else { return nil }
+        return "\(source.path):\(number + 1): names \(name[0]).swift, which is not there"
+      }
+    }
+  }
+
   /// Types and members that a page names in code, as `Type` or `Type.member`, and that no source declares.
   ///
   /// - Parameter declared: names of declarations, targets and folders.
@@ -75,6 +91,82 @@ extension Rules {
       result.formUnion(source.path.split(separator: "/").dropLast().map(String.init))
     }
     return result
+  }
+
+  // MARK: Walks
+
+  /// The walks of a page: the sections that follow one thing through the code, and their numbered steps.
+  static func walks(_ page: String) -> [(heading: String, steps: [String])] {
+    var walks: [(heading: String, steps: [String])] = []
+    var isInWalk = false
+    for line in page.split(separator: "\n", omittingEmptySubsequences: false) {
+      if line.hasPrefix("#") {
+        isInWalk = line.hasPrefix("## The life of ")
+        if isInWalk { walks.append((String(line.dropFirst(3)), [])) }
+      } else if isInWalk {
+        let number = line.prefix(while: \.isNumber)
+        if !number.isEmpty, line.dropFirst(number.count).hasPrefix(". ") {
+          walks[walks.count - 1].steps.append(String(line))
+        } else if let last = walks[walks.count - 1].steps.indices.last, line.hasPrefix(" ") {
+          walks[walks.count - 1].steps[last] += "\n\(line)"
+        }
+      }
+    }
+    return walks
+  }
+
+  /// Members that a page names in code, as `Type.member`, and that the type does not declare.
+  static func missingMembers(_ page: SourceText, _ declared: DeclaredMembers) -> [String] {
+    codeSpans(page.text).filter(isMember).map(String.init)
+      .filter { !declared.functions.contains($0) && !declared.others.contains($0) }
+      .map { "\(page.path): no type has \($0)" }
+  }
+
+  /// The steps of a page's walks that name neither a function, as `Type.function`, nor a file.
+  static func stepsWithoutFunction(_ page: SourceText, _ declared: DeclaredMembers) -> [String] {
+    walks(page.text).flatMap { heading, steps in
+      steps.enumerated().compactMap { place, step in
+        let isTold = codeSpans(step).contains { declared.functions.contains(String($0)) || $0.hasSuffix(".swift") }
+        return isTold ? nil : "\(page.path): \(heading), \(place + 1): names no function"
+      }
+    }
+  }
+
+  /// Whether a name in code is that of a type's member, as `Log.append`.
+  private static func isMember(_ span: Substring) -> Bool {
+    let parts = span.split(separator: ".", omittingEmptySubsequences: false)
+    return parts.count == 2 && !span.hasSuffix(".swift") && parts[0].first?.isUppercase == true
+      && parts[1].first?.isLowercase == true && parts.allSatisfy { $0.allSatisfy(\.isLetter) }
+  }
+
+  /// What types declare, each as `Type.member`.
+  struct DeclaredMembers {
+    var functions: Set<String> = []
+    var others: Set<String> = []
+
+    init(_ sources: [SourceText]) {
+      for source in sources {
+        for declaration in CodeStructure(source).declarations {
+          // The words of a type's header: its keyword, its name, and what it conforms to.
+          guard let type = declaration.container.split(separator: " ").dropFirst().first else { continue }
+          let name = "\(type).\(declaration.name)"
+          if declaration.keyword == "func" { functions.insert(name) } else { others.insert(name) }
+        }
+      }
+    }
+  }
+
+  /// The labels of the dispatch queues that a source makes.
+  static func queueLabels(_ source: SourceText) -> [String] {
+    source.text.split(separator: "DispatchQueue(label: \"", omittingEmptySubsequences: false).dropFirst().compactMap {
+      $0.split(separator: "\"", maxSplits: 1).first.map(String.init)
+    }
+  }
+
+  /// The lines of the diagram in the comment with which a source opens.
+  static func diagram(_ source: SourceText) -> [String] {
+    source.text.split(separator: "\n", omittingEmptySubsequences: false).prefix { $0.hasPrefix("//") }
+      .filter { line in line.contains { "│▲▼◀▶".contains($0) } }.map { String($0.dropFirst(3)) }
   }
 
   /// Public types that a page of topics omits. Nested types are on the page of their outer type.

@@ -19,8 +19,8 @@ struct `The pages` {
       #expect(pages.contains(".github/\(name).md"))
     }
     for name in [
-      "GettingStarted", "Architecture", "Words", "WhatSurvives", "Syncing", "Testing", "CommandLine", "Decisions",
-      "Scenarios",
+      "GettingStarted", "Architecture", "Words", "WhatSurvives", "Syncing", "SyncFailures", "SyncSettings", "Testing",
+      "CommandLine", "Decisions", "Scenarios",
     ] { #expect(pages.contains("\(House.documentation)/Articles/\(name).md")) }
   }
 
@@ -35,21 +35,92 @@ struct `The pages` {
     #expect(findings == ["Sources/A/B.swift", "C.swift"].map { "README.md: names \($0), which is not there" })
   }
 
+  @Test func `and the comments name files that exist`() throws {
+    let names = Set(try Self.paths().compactMap { $0.split(separator: "/").last })
+    // The package's own, and the form of a location in an error.
+    let known = names.union(["Package.swift", "File.swift"])
+    expectNone(try House.swift().flatMap { Rules.missingFilesInComments($0, names: known) })
+    let planted = SourceText(
+      "Sources/A/B.swift",
+      "// See Sub/A+B.swift,\n  /// and gone (C.swift).\nlet a = 1  // A.swift\nlet b = \"// D.swift\"\n")
+    #expect(
+      Rules.missingFilesInComments(planted, names: ["A+B.swift"]) == [
+        "Sources/A/B.swift:2: names C.swift, which is not there"
+      ])
+  }
+
   @Test func `name symbols that are declared`() throws {
     let declared = Rules.declaredNames(try House.swift())
-    let pages = [".github/CONTRIBUTING.md", "\(House.documentation)/Articles/Architecture.md"]
+    let articles = "\(House.documentation)/Articles"
+    let pages = [".github/CONTRIBUTING.md", "\(articles)/Architecture.md", "\(articles)/Words.md"]
     for path in pages {
       let page = SourceText(path, try House.text(path))
       #expect(Rules.codeSpans(page.text).count > 20)
       expectNone(Rules.missingSymbols(page, declared: declared))
     }
-    let architecture = try House.text(pages[1])
-    let queues = Rules.codeSpans(architecture).filter { $0.hasPrefix("strandline.log.") }
-    #expect(queues.count == 3)
-    let code = try House.swift().filter { $0.target == "StrandlineLog" }
-    for queue in queues { #expect(code.contains { $0.text.contains("label: \"\(queue)\"") }, "\(queue)") }
     let planted = SourceText("a.md", "`Log.append` `Log.vanish` `Nothing` `MANIFEST` `log.append` ``Linked`` `A b`")
     #expect(Rules.missingSymbols(planted, declared: ["Log", "append"]).count == 2)
+  }
+
+  @Test func `follow functions that exist`() throws {
+    let page = try Self.architecture()
+    let sources = try House.swift().filter { $0.path.hasPrefix("Sources/") }
+    let members = Rules.DeclaredMembers(sources)
+    let words = "\(House.documentation)/Articles/Words.md"
+    expectNone(Rules.missingMembers(page, members))
+    expectNone(Rules.missingMembers(SourceText(words, try House.text(words)), members))
+    expectNone(Rules.stepsWithoutFunction(page, members))
+    let walks = Rules.walks(page.text)
+    #expect(
+      walks.map(\.heading) == [
+        "The life of a save", "The life of a fetched page", "The life of an upload",
+        "The life of an open after a crash",
+      ])
+    for walk in walks { #expect(walk.steps.count > 5, "\(walk.heading)") }
+    let declared = Rules.DeclaredMembers([
+      SourceText("Sources/A/A.swift", "final class Log: Sendable {\n  let queue = 1\n  func append() {}\n}\n"),
+      SourceText("Sources/A/B.swift", "extension Plan {\n  mutating func next() {}\n}\nfunc loose() {}\n"),
+    ])
+    let planted = SourceText(
+      "a.md",
+      """
+      ## The life of a save
+      Before `Log.gone`.
+      1. `Log.append` and
+         `Plan.next`, with `Log.queue`.
+      2. `Log.next`, which `Log.append` has replaced.
+      3. Only `Log` and `Log.queue`.
+      4. In `A.swift`.
+      ## Threads
+      1. `Log.gone`
+      """)
+    #expect(
+      Rules.missingMembers(planted, declared)
+        == ["Log.gone", "Log.next", "Log.gone"].map { "a.md: no type has \($0)" })
+    #expect(Rules.stepsWithoutFunction(planted, declared) == ["a.md: The life of a save, 3: names no function"])
+  }
+
+  @Test func `draw the layers, the queues and the states as the code has them`() throws {
+    let page = try Self.architecture()
+    #expect(page.text.contains("| \(Rules.layers.joined(separator: ", ")): "))
+    let sources = try House.swift().filter { $0.path.hasPrefix("Sources/") }
+    let queues = Rules.codeSpans(page.text).filter { $0.hasPrefix("strandline.") }.map(String.init)
+    #expect(queues.sorted() == sources.flatMap(Rules.queueLabels).sorted())
+    let lines = Set(page.text.split(separator: "\n").map(String.init))
+    for name in ["ZoneSync"] {
+      let source = try #require(sources.first { $0.path.hasSuffix("/\(name).swift") })
+      let diagram = Rules.diagram(source)
+      #expect(diagram.count > 3)
+      expectNone(diagram.filter { !lines.contains($0) }.map { "\(page.path) lacks this line of \(source.path): \($0)" })
+    }
+    let planted = SourceText(
+      "Sources/A/A.swift", "// a ▶ b\n// c\n\n// d ▶ e\nlet q = DispatchQueue(label: \"f.g\", qos: .utility)")
+    #expect(Rules.diagram(planted) == ["a ▶ b"] && Rules.queueLabels(planted) == ["f.g"])
+  }
+
+  private static func architecture() throws -> SourceText {
+    let path = "\(House.documentation)/Articles/Architecture.md"
+    return SourceText(path, try House.text(path))
   }
 
   @Test func `list every public type`() throws {

@@ -1,8 +1,8 @@
 // `bench store`: measures the store next to SQLite with a comparable schema, all in one run.
 //
 // The records are made from a seed. Each workload runs at two sizes, to check that its time grows no faster than its
-// size. Workloads that read share one store of each size, the corpus. StoreBench+Opening.swift, +Reading.swift and
-// +Writing.swift have the workloads; the rounds and rows are those of the log's benchmark.
+// size. Workloads that read share one store of each size, the corpus. StoreBench+Opening.swift, StoreBench+Reading.swift
+// and StoreBench+Writing.swift have the workloads; the rounds and rows are those of the log's benchmark.
 
 import Strandline
 import StrandlineHost

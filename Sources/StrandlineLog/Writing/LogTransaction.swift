@@ -2,7 +2,7 @@
 //
 // A transaction encodes its frames as its events are added, on the caller's thread: lengths, schemas, indexes
 // and body checksums. Only what depends on the place (LSN, flags of the last frame, tag, header checksum) is
-// stamped later, when the writer knows it (GroupBuffer.swift). Layout: Formats/log.md, "Frame".
+// stamped later, when the writer knows it (PendingGroup.swift). Layout: Formats/log.md, "Frame".
 
 import StrandlineSystem
 

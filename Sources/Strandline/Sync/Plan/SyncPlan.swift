@@ -5,7 +5,7 @@
 //   recorded ◀── what that step came to
 //
 // What must outlive the process is in the log; what is here says what is due, what waits and until when. The driver
-// (Engine/SyncEngine+Cycle.swift) calls these three in turn. While one kind of request has to wait, the others go on.
+// (Engine/CycleDriver.swift) calls these three in turn. While one kind of request has to wait, the others go on.
 //
 // A fetched page: SyncPlan+Feed asks for it, the intake decides record by record in the step that applies it, and its token is of
 // the same transaction. An upload: Outgoing/OutgoingQueue says what is ready, SyncPlan+Uploading makes the operations, the log

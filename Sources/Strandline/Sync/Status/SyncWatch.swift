@@ -1,6 +1,6 @@
-// What an engine shows of itself. The machine says here what it begins, what it ended and what it waits for, once a step; a
-// status is made of that, and of what the store owes and holds, when one is asked for. Those that follow the engine are told
-// that there is a newer one, and make it on their own tasks: a slow one skips, and delays nothing.
+// Publishes the engine's status. The driver says here, once a turn, which request begins or has ended and what it waits for. A
+// status is made of that, and of the pending and held changes in the log, when one is asked for. Followers are told that there is
+// a newer one and make it on their own tasks: a slow one skips, and delays nothing.
 
 import StrandlineSystem
 import Synchronization
