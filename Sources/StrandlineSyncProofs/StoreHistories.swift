@@ -493,18 +493,25 @@ package struct StoreHistory {
   }
 
   private mutating func save(_ store: RecordStore) throws {
-    let changes = anyChanges()
+    let changes = try anyChanges(store)
     let body = saving(changes)
     try write(store, model.merging(changes) { $1 }, body)
   }
 
-  private func anyChanges() -> Model {
+  private func anyChanges(_ store: RecordStore) throws -> Model {
     var changes: Model = [:]
     for _ in 0...below(4) {
       let id = anyID()
-      changes[id] = anyValue(model[id]?.type)
+      changes[id] = anyValue(try type(of: id, store))
     }
     return changes
+  }
+
+  /// The type that a record has, or that its name keeps until its deletion is at the server; nil: it may get any.
+  private func type(of id: RecordID, _ store: RecordStore) throws -> String? {
+    if let known = model[id]?.type { return known }
+    guard let entry = try store.projections.entry(id), let pending = entry.pending, pending.isDeletion else { return nil }
+    return entry.base != nil || store.projections.attempted(pending) != nil ? entry.type : nil
   }
 
   private func anyValue(_ type: String?) -> Value {
@@ -532,10 +539,11 @@ package struct StoreHistory {
 
   private func writeInVain(_ store: RecordStore) throws {
     let id = anyID()
+    let type = try type(of: id, store) ?? "Note"
     do {
       try store.writeBlocking { tx in
         try tx.delete(id)
-        try tx.create(Value(type: "Note", number: 99, tag: 9).record(id))
+        try tx.create(Value(type: type, number: 99, tag: 9).record(id))
         try store.index?.flush()
         throw Undone()
       }
@@ -652,7 +660,7 @@ package struct StoreHistory {
     // A build that has to be begun anew waits for the one that it would be part of.
     if below(2) == 0, before.allSatisfy(\.isReady), areIndexesReady, !hasDamage, !isReadArmed {
       try store.index?.flush(always: true)
-      let changes = anyChanges()
+      let changes = try anyChanges(store)
       let body = saving(changes)
       let flushes = below(2) == 0
       changed.merge(changes) { $1 }

@@ -72,7 +72,6 @@ extension Rules {
     "Strandline/Events/NewLife.swift": "fields",
     "Strandline/Store/WriteTransaction.swift": "fields",
     "Strandline/Store/MutationOutcome.swift": "fields",
-    "Strandline/Sync/Plan/Outgoing/OutgoingQueue+Kept.swift": "both are of the type CloudName",
     "Strandline/Runs/BlockCache.swift": "numbers",
     "StrandlineServer/CloudServer+Modify.swift": "fields",
     "StrandlineTesting/World/WorldFaults.swift": "groups of faults",

@@ -103,7 +103,7 @@ struct ArgumentsTests {
     (["crash-test", "--call", "3"], "--operation, --call and --image need --level"),
     (
       ["crash-test", "--real", "--rot", "3"],
-      "--exhaustive, --ordered, --level and --rot can be used with the simulated disk only"
+      "--exhaustive, --ordered, --level, --rot and --folder can be used with the simulated disk only"
     ),
   ])
   func `a mistake is named and answered with 64`(words: [String], message: String) async {

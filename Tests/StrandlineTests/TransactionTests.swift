@@ -255,7 +255,7 @@ struct `A write` {
     #expect(try store.recordIDs(ofType: "Task").isEmpty)
     // The way that the reason names.
     try await store.write { try $0.delete(id) }
-    try await a.sync()
+    try await b.sync()
     try await store.write { try $0.create(note(id, ["done": 1], type: "Task")) }
     try await agree(a, b)
     #expect(try await a.open().record(id)?.type == "Task")

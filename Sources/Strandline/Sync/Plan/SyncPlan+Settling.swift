@@ -86,7 +86,7 @@ extension SyncPlan {
           // A record that is postponed again and again is not the server's load.
           if answer.isWhole, records[id].postponed?.count == 1 { isOverloaded = true }
           wait = (wait?.retryAfter ?? -1) >= (error.retryAfter ?? 0) ? wait : error
-        case .target: try waitForTarget(upload, facts)
+        case .target: try waitForTarget(upload, answer.victims, facts)
         case .zoneMissing:
           if answer.isWhole { missingZone = error }
           records.countRefusal(of: id, error)
@@ -97,7 +97,7 @@ extension SyncPlan {
           due.isAccountKnown = false
           records.postpone(id, error)
           self.wait(id, milliseconds: Self.holdMilliseconds, facts)
-        case .together where answer.namesCause: queue.wake(id)
+        case .together where answer.refusedCount > 0: queue.wake(id)
         case .together:
           // The server does not say which record it refuses.
           records.countRefusal(of: id, error)
@@ -201,11 +201,16 @@ extension SyncPlan {
   }
 
   /// A reference forbids it: a save waits for the record that it refers to, a deletion for something to change in the zone.
-  private mutating func waitForTarget(_ upload: Upload, _ facts: some SyncFacts) throws {
+  ///
+  /// - Parameter victims: what was refused in the same request because of another record, such as this one.
+  private mutating func waitForTarget(
+    _ upload: Upload, _ victims: Set<RecordID>, _ facts: some SyncFacts
+  ) throws {
     guard upload.operation.kind != .delete else { return queue.wait(upload.id, for: .references) }
     let set = facts.projections.set(of: upload.id)
     switch try queue.lack(of: upload.item, facts) {
-    case .record(let target) where set == nil || set != facts.projections.set(of: target):
+    case .record(let target)
+    where !victims.contains(target) && (set == nil || set != facts.projections.set(of: target)):
       return queue.wait(upload.id, for: .target(target))
     case .record, .circle:
       // What went with it in the same request will go with it again.
@@ -329,9 +334,8 @@ struct UploadAnswer: Sendable {
   var followers: [RecordID] = []
   /// How many were refused for a reason of their own.
   var refusedCount = 0
-  /// Whether one of them explains why the others were refused. One whose reference the server does not take may be the victim of
-  /// another one, which it refers to and which was not applied.
-  var namesCause = false
+  /// Those that were refused because of another one.
+  var victims: Set<RecordID> = []
   var hasConflicts = false
   /// How many of the refused ones are deletions of what the server did not find: it has most likely been deleted already.
   var notFoundCount = 0
@@ -349,7 +353,7 @@ struct UploadAnswer: Sendable {
       case .failed(let error, let server):
         let policy = ErrorPolicy.item(error)
         if policy != .together { refusedCount += 1 }
-        if policy != .together, policy != .target { namesCause = true }
+        if policy == .together { victims.insert(upload.id) }
         if policy == .missing, upload.operation.kind == .delete { notFoundCount += 1 }
         if policy == .resolve { hasConflicts = true }
         outcomes.append((upload, .refused(error, policy, server)))

@@ -57,7 +57,7 @@ extension SyncPlan {
     case nil:
       // What they wait for is a request of another kind, which may have to wait itself.
       if takeQueuedLookups() { return .again }
-      if !beginsRound(facts) {
+      if !cycle.beginsRound(facts) {
         if try decideLoss(facts) { return .again }
         for zone in queue.frozenZones where facts.zone(zone)?.isLost == true { self[zone].isLossNoted = true }
         return nil
@@ -76,17 +76,6 @@ extension SyncPlan {
   /// What the queue may look at in this round.
   private func reading(_ facts: some SyncFacts) -> OutgoingQueue.Reading {
     OutgoingQueue.Reading(facts, only: cycle.options.zone, frozen: frozenZones(facts), upTo: cycle.roundEnd)
-  }
-
-  /// Whether there is something to send that was written since the round began: an app that writes all the time does not keep
-  /// a cycle from ending.
-  private mutating func beginsRound(_ facts: some SyncFacts) -> Bool {
-    let durable = facts.durableLSN
-    guard cycle.roundsLeft > 0, !facts.projections.owed(1, after: cycle.roundEnd, upTo: durable).isEmpty else {
-      return false
-    }
-    (cycle.roundEnd, cycle.roundsLeft) = (durable, cycle.roundsLeft - 1)
-    return true
   }
 
   /// Settles deletions of records whose creation was never sent: nothing is sent for them.

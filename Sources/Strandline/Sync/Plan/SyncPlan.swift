@@ -28,8 +28,8 @@ struct SyncPlan: Sendable {
   var pace: RequestPace
   var limits: RequestLimits
   /// What is to be asked for, also by later cycles.
-  var due = Due()
-  var cycle = Cycle()
+  var due = SyncAgenda()
+  var cycle = SyncCycle()
   /// What the store does before anything is asked for, in this order.
   var steps: [StoreStep] = []
   /// What happened that is told to those who follow the engine.
@@ -50,48 +50,6 @@ struct SyncPlan: Sendable {
   }
 
   var scope: DatabaseScope { address.scope }
-
-  /// What is to be asked for, in this cycle or a later one.
-  struct Due: Sendable {
-    /// The account was asked for since the process began, or since the server asked for a sign-in.
-    var isAccountKnown = false
-    /// The database is to be asked which zones have changed.
-    var isList = true
-    /// It has refused its token: the list is asked for from its beginning.
-    var isListFromStart = false
-    /// Pages in a row of that list that said that more is to come and left the token unchanged.
-    var listRepeats = 0
-    /// Records with an open question, or a version that could not be read, are to be looked up.
-    var isReview = true
-    /// What an earlier version of the app could not read is to be read again. What this one keeps it cannot read.
-    var readsKept = true
-    /// No cycle has begun: an earlier process may not have settled the children of deleted records.
-    var isFirstCycle = true
-    /// The last cycle did not come to its end.
-    var wasIncomplete = false
-  }
-
-  /// One cycle.
-  struct Cycle: Sendable {
-    /// How often one cycle sends what was written meanwhile, and what it merged after conflicts.
-    static let roundsMax = 16
-
-    var options = CycleOptions()
-    var report = SyncReport()
-    /// Whether it fetches what the server has not been asked for by an upload.
-    var fetchesFeed = true
-    /// Pages of the list of changed zones.
-    var listPages = 0
-    /// What was written up to here is sent in this round, and how many rounds may follow.
-    var roundEnd = LSN.none
-    var roundsLeft = 0
-    var split = BatchSplit()
-    /// Turns of the plan since the last request.
-    var idleTurns = 0
-
-    /// Whether it sends what is pending.
-    var sends: Bool { options.direction != .pullOnly }
-  }
 
   /// What comes next.
   enum Next: Sendable {
@@ -409,11 +367,9 @@ struct SyncPlan: Sendable {
     (steps, notices) = ([], [])
     let keepsOn = due.wasIncomplete
     if keepsOn, let before = cycle.split.limitBefore { limits.operations.restore(before) }
-    cycle = Cycle()
-    cycle.options = options
     // Of an upload whose answer was lost the feed says whether it arrived.
-    cycle.fetchesFeed = options.direction != .pushOnly || facts.projections.withLock { !$0.outbox.attempted.isEmpty }
-    (cycle.roundEnd, cycle.roundsLeft) = (facts.durableLSN, Cycle.roundsMax)
+    let fetchesFeed = options.direction != .pushOnly || facts.projections.withLock { !$0.outbox.attempted.isEmpty }
+    cycle = SyncCycle(options, fetchesFeed: fetchesFeed, upTo: facts.durableLSN)
     if options.asksForChanges { (due.isList, due.isReview) = (true, true) }
     due.isListFromStart = false
     // The log may not have learned the account that was asked for.
@@ -424,7 +380,7 @@ struct SyncPlan: Sendable {
     due.wasIncomplete = true
     if options.isUserInitiated {
       pace.endOwnWaits()
-      for (id, wait) in queue.waits where wait == .time && records[id].postponed != nil { queue.wake(id) }
+      for (id, wait) in queue.waits.all where wait == .time && records[id].postponed != nil { queue.wake(id) }
     }
     queue.beginRun(
       isUserInitiated: options.isUserInitiated, erasures: zonesToErase(facts), at: now.nanoseconds)
@@ -454,7 +410,7 @@ struct SyncPlan: Sendable {
   /// A cycle ended early: whatever it had taken in hand and not brought to an end is asked for again.
   private mutating func lookAgain() {
     queue.lookAgain()
-    for (id, wait) in queue.waits {
+    for (id, wait) in queue.waits.all {
       if wait == .lookup { lookUp(id) }
       if wait == .fetch { fetch(id.zone) }
     }
@@ -567,7 +523,7 @@ struct SyncPlan: Sendable {
   var remembered: [String: Int] {
     let lookups = zones.values.count { !$0.lookups.isEmpty || !$0.listedRefused.refusals.isEmpty }
     return [
-      "waits": queue.waits.count, "tags": queue.refusedTags.count, "ended holds": queue.holds.ended.count,
+      "waits": queue.waits.all.count, "tags": queue.refusedTags.count, "ended holds": queue.holds.ended.count,
       "kept": queue.keptCount, "records": records.count, "lookups": lookups, "parts": cycle.split.parts.count,
       "refusedAlone": cycle.split.refusedAlone.count,
     ].filter { $0.value > 0 }

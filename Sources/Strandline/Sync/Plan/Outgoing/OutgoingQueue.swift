@@ -1,39 +1,28 @@
-// What is owed to the server, and what of it can be sent now.
+// What is pending, and what of it can be sent now.
 //
-// Which records owe something says the log: the projections keep the newest unsettled mutation of each. The queue goes
-// through them once, in the order of the log and a window at a time, and each record is then ready to be sent or waits for
-// something. What a record waits for ends by an event that the engine sees (an answer, a page, a wait that is over, a
-// verb of a person), and with it the wait; a new mutation stands at the log's end, where the queue comes to it. Waits and
-// one window are all that is in memory, and nothing else: a million unsent records or a hold at the log's beginning cost
-// nothing at a start, and a step costs what it sends. Sets alone are looked for to the end of what is owed
-// (OutgoingQueue+Sets.swift). The order among records that refer to each other stands in OutgoingQueue+Order.swift.
+// The log says which records are pending: the projections keep the newest change of each that the server has not settled. The queue
+// goes through them once, in the order of the log and a window at a time; each record is then ready to be sent, or waits for
+// something (UploadWaits.swift). A new change is at the log's end, where the queue comes to it. What is in memory is what waits, what
+// was refused, and one window: a million pending records, or a hold at the log's beginning, cost nothing at a start, and a turn costs
+// what it sends. Only sets are looked for to the end of what is pending (OutgoingQueue+Sets.swift). The order among records that
+// refer to each other is in OutgoingQueue+Order.swift.
 //
-// Deletions go after the saves: a save may take away the reference by which the server would delete its record along with the
-// target (KeptRecords.swift).
+// Deletions go after the saves: a save may release the reference by which the server would delete its record along with the target
+// (KeptRecords.swift).
 
 import StrandlineLog
 import StrandlineSystem
 
-/// Why a record that owes something is not sent now.
-package enum UploadWait: Hashable, Sendable {
-  /// Until the server has that record, which this one refers to; or, of a deletion, until a record that referred to this
-  /// one has been saved.
-  case target(RecordID)
-  /// Until its zone has been fetched to its end.
-  case fetch
-  /// Until it has been looked up.
-  case lookup
-  /// Until the moment at which it may be tried again.
-  case time
-  /// Until its hold ends: the record is edited or released, or the hold's time is over.
-  case hold
-  /// Of a deletion: until something changes in the zone. The server refuses it because records refer to it.
-  case references
-  /// Until all records of its set can go.
-  case together
+/// What the queue has passed over: nothing wakes these records.
+private struct PassedOver: Sendable {
+  /// Zones to which nothing is sent, though something of them is pending.
+  var frozenZones: Set<ZoneID> = []
+  /// The zone that the last call was for, and whether it passed over records of others.
+  var only: ZoneID?
+  var hasSkipped = false
 }
 
-/// The records that owe something, and what of them can be sent.
+/// The pending records, and what of them can be sent.
 struct OutgoingQueue: Sendable {
   /// How many mutations are looked at before a batch is made of what is ready.
   static let windowCount = UploadPlan.operationsMax
@@ -42,26 +31,14 @@ struct OutgoingQueue: Sendable {
   /// Every so many batches one is made of the zone whose records have waited longest, however few they are.
   private static let turnOfOldest = 8
 
-  /// What ends waits.
-  private enum Trigger: Hashable {
-    case record(RecordID)
-    case fetch(ZoneID)
-    case references(ZoneID)
-  }
-
   let scope: DatabaseScope
   /// Every record whose newest mutation stands here or before has been looked at.
   var cursor: LSN = .none
   var lanes: [ZoneID: UploadLane] = [:]
   /// What the records wait for that are not ready.
-  private(set) var waits: [RecordID: UploadWait] = [:]
-  /// How many wait for what.
-  private(set) var waitCounts = SyncStatus.Waits()
-  private var waiting: [Trigger: Set<RecordID>] = [:]
-  /// Of each set that cannot go, the records of which one has to change before it may: the one that is in the way, and those that
-  /// would go with it. And the other way round.
-  private var watched: [RecordSet: Set<RecordID>] = [:]
-  private var watching: [RecordID: Set<RecordSet>] = [:]
+  private(set) var waits = UploadWaits()
+  /// What the sets wait for that cannot go.
+  private var watches = SetWatches()
   /// Their waits have ended; they are looked at before the cursor goes on. In the order in which they woke.
   private var woken: [RecordID] = []
   /// The tag with which a record met a conflict: it is not sent with the same one before it was looked up and, if that brought no
@@ -74,11 +51,7 @@ struct OutgoingQueue: Sendable {
   private(set) var holds: UploadHolds
   /// What the server refuses whatever a record says (UploadHalts.swift).
   private(set) var halts = UploadHalts()
-  /// Zones to which nothing is sent, though something is owed.
-  private(set) var frozenZones: Set<ZoneID> = []
-  /// The zone that the last call was for, and whether it passed over records that nothing will wake.
-  private var only: ZoneID?
-  private var hasSkipped = false
+  private var passedOver = PassedOver()
   private var batches = 0
 
   init(scope: DatabaseScope, appVersion: String) {
@@ -86,33 +59,20 @@ struct OutgoingQueue: Sendable {
     holds = UploadHolds(appVersion: appVersion)
   }
 
+  /// Zones to which nothing is sent, though something of them is pending.
+  var frozenZones: Set<ZoneID> { passedOver.frozenZones }
+
   // MARK: Waits
 
   /// A record is not sent until `wait` has ended. Until it is, what it leaves stays at the server.
   mutating func wait(_ id: RecordID, for wait: UploadWait) {
     endWait(of: id)
     keep(id)
-    waits[id] = wait
-    waitCounts.count(wait, 1)
-    if let trigger = Self.trigger(of: wait, id) { waiting[trigger, default: []].insert(id) }
-  }
-
-  private static func trigger(of wait: UploadWait, _ id: RecordID) -> Trigger? {
-    switch wait {
-    case .target(let target): .record(target)
-    case .fetch: .fetch(id.zone)
-    case .references: .references(id.zone)
-    case .lookup, .time, .hold, .together: nil
-    }
+    waits.set(id, wait)
   }
 
   mutating func endWait(of id: RecordID) {
-    guard let wait = waits.removeValue(forKey: id) else { return }
-    waitCounts.count(wait, -1)
-    if wait == .hold { holds.waitEnded(of: id) }
-    guard let trigger = Self.trigger(of: wait, id) else { return }
-    waiting[trigger]?.remove(id)
-    if waiting[trigger]?.isEmpty == true { waiting[trigger] = nil }
+    if waits.end(id) == .hold { holds.waitEnded(of: id) }
   }
 
   /// What a record waits for has come: it is looked at again.
@@ -165,7 +125,7 @@ struct OutgoingQueue: Sendable {
   /// The records that wait for a zone's fetch, which has come to its end. What the server refused with a tag that is still
   /// the newest may be sent with it again.
   mutating func fetched(_ zone: ZoneID) -> [RecordID] {
-    let ids = (waiting[.fetch(zone)] ?? []).sorted()
+    let ids = waits.ids(waitingFor: .fetch(zone))
     for id in ids { refusedTags[id] = nil }
     return ids
   }
@@ -173,39 +133,29 @@ struct OutgoingQueue: Sendable {
   /// Records of a zone have changed at the server: a deletion that references forbade may be possible now.
   mutating func referencesMayHaveChanged(in zone: ZoneID) { wakeAll(.references(zone)) }
 
-  private mutating func wakeAll(_ trigger: Trigger) {
+  private mutating func wakeAll(_ trigger: UploadWaits.Trigger) {
     if case .record(let id) = trigger { wakeSets(watching: id) }
-    guard let ids = waiting[trigger] else { return }
-    for id in ids.sorted() { wake(id) }
+    for id in waits.ids(waitingFor: trigger) { wake(id) }
   }
 
   private mutating func wakeSets(watching id: RecordID) {
-    for set in watching[id] ?? [] {
-      unwatch(set)
+    for set in watches.sets(watching: id) {
+      watches.end(set)
       lanes[set.zone, default: UploadLane()].sets.insert(set.number)
     }
   }
 
   /// A set cannot go before one of some records has changed. What kept it back may end together with the record that needed it,
   /// so the set is looked at again, and not one of its records.
-  mutating func watch(_ ids: Set<RecordID>, for set: RecordSet) {
-    unwatch(set)
-    watched[set] = ids
-    for id in ids { watching[id, default: []].insert(set) }
-  }
+  mutating func watch(_ ids: Set<RecordID>, for set: RecordSet) { watches.begin(set, ids) }
 
-  mutating func unwatch(_ set: RecordSet) {
-    for id in watched.removeValue(forKey: set) ?? [] {
-      watching[id]?.remove(set)
-      if watching[id]?.isEmpty == true { watching[id] = nil }
-    }
-  }
+  mutating func unwatch(_ set: RecordSet) { watches.end(set) }
 
   /// Looks at everything that is owed once more: what was passed over may be sent now.
   mutating func lookAgain() {
-    (cursor, woken, hasSkipped, frozenZones) = (.none, [], false, [])
+    (cursor, woken, passedOver.hasSkipped, passedOver.frozenZones) = (.none, [], false, [])
     for zone in lanes.keys { lanes[zone]?.forget() }
-    for id in waits.keys { keep(id) }
+    for id in waits.all.keys { keep(id) }
   }
 
   /// A record met a conflict with this tag: it is sent with another one, or when its zone has been fetched.
@@ -325,8 +275,8 @@ struct OutgoingQueue: Sendable {
   mutating func next(_ reading: Reading) throws -> Work? {
     var reading = reading
     // What a call for another zone passed over may be sent by this one.
-    if hasSkipped, reading.only != only { lookAgain() }
-    only = reading.only
+    if passedOver.hasSkipped, reading.only != passedOver.only { lookAgain() }
+    passedOver.only = reading.only
     while true {
       try fill(&reading)
       if !reading.unreadable.isEmpty { return .hold(reading.unreadable) }
@@ -448,10 +398,10 @@ struct OutgoingQueue: Sendable {
       return
     }
     if let only = reading.only, id.zone != only {
-      hasSkipped = true
+      passedOver.hasSkipped = true
     } else if reading.frozen.contains(id.zone) {
       // When the zone is synced again, everything is looked at again.
-      frozenZones.insert(id.zone)
+      passedOver.frozenZones.insert(id.zone)
     } else if halts.contains(id, entry, pending) {
       // When the halt ends, everything is looked at again.
       halts.met(id, pending)

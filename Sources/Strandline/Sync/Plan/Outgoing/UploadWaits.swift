@@ -1,0 +1,103 @@
+// What pending records wait for that cannot be sent now, and what sets of them wait for. A wait ends by an event that the engine
+// sees; who ends which is in the table.
+//
+// | wait | ends with |
+// | --- | --- |
+// | target | a change of that record: it was saved, deleted or given up |
+// | fetch | the end of its zone's feed, or the loss of the zone |
+// | lookup | the answer to the lookup |
+// | time | its moment |
+// | hold | the hold's end: an edit, a person's verb, its time, another version of the app |
+// | references | a change in the zone at the server |
+// | together | a change of a record of its set, or of what the set watches |
+
+import StrandlineSystem
+
+/// Why a record that owes something is not sent now.
+package enum UploadWait: Hashable, Sendable {
+  /// Until the server has that record, which this one refers to; or, of a deletion, until a record that referred to this
+  /// one has been saved.
+  case target(RecordID)
+  /// Until its zone has been fetched to its end.
+  case fetch
+  /// Until it has been looked up.
+  case lookup
+  /// Until the moment at which it may be tried again.
+  case time
+  /// Until its hold ends: the record is edited or released, or the hold's time is over.
+  case hold
+  /// Of a deletion: until something changes in the zone. The server refuses it because records refer to it.
+  case references
+  /// Until all records of its set can go.
+  case together
+}
+
+/// The waits of records.
+struct UploadWaits: Sendable {
+  /// What ends waits of several records at once.
+  enum Trigger: Hashable {
+    case record(RecordID)
+    case fetch(ZoneID)
+    case references(ZoneID)
+  }
+
+  private(set) var all: [RecordID: UploadWait] = [:]
+  /// How many wait for what.
+  private(set) var counts = SyncStatus.Waits()
+  private var waiting: [Trigger: Set<RecordID>] = [:]
+
+  subscript(id: RecordID) -> UploadWait? { all[id] }
+
+  /// - Precondition: the record waits for nothing.
+  mutating func set(_ id: RecordID, _ wait: UploadWait) {
+    all[id] = wait
+    counts.count(wait, 1)
+    if let trigger = Self.trigger(of: wait, id) { waiting[trigger, default: []].insert(id) }
+  }
+
+  /// Ends a record's wait; returns what it was.
+  mutating func end(_ id: RecordID) -> UploadWait? {
+    guard let wait = all.removeValue(forKey: id) else { return nil }
+    counts.count(wait, -1)
+    if let trigger = Self.trigger(of: wait, id) {
+      waiting[trigger]?.remove(id)
+      if waiting[trigger]?.isEmpty == true { waiting[trigger] = nil }
+    }
+    return wait
+  }
+
+  /// The records that wait for something, in order.
+  func ids(waitingFor trigger: Trigger) -> [RecordID] { (waiting[trigger] ?? []).sorted() }
+
+  private static func trigger(of wait: UploadWait, _ id: RecordID) -> Trigger? {
+    switch wait {
+    case .target(let target): .record(target)
+    case .fetch: .fetch(id.zone)
+    case .references: .references(id.zone)
+    case .lookup, .time, .hold, .together: nil
+    }
+  }
+}
+
+/// Of each set that cannot go, the records of which one has to change before it may: the one that is in the way, and those that
+/// would go with it.
+struct SetWatches: Sendable {
+  private var watched: [RecordSet: Set<RecordID>] = [:]
+  private var watching: [RecordID: Set<RecordSet>] = [:]
+
+  /// The sets that watch a record.
+  func sets(watching id: RecordID) -> Set<RecordSet> { watching[id] ?? [] }
+
+  mutating func begin(_ set: RecordSet, _ ids: Set<RecordID>) {
+    end(set)
+    watched[set] = ids
+    for id in ids { watching[id, default: []].insert(set) }
+  }
+
+  mutating func end(_ set: RecordSet) {
+    for id in watched.removeValue(forKey: set) ?? [] {
+      watching[id]?.remove(set)
+      if watching[id]?.isEmpty == true { watching[id] = nil }
+    }
+  }
+}
