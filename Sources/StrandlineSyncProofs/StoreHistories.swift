@@ -510,7 +510,9 @@ package struct StoreHistory {
   /// The type that a record has, or that its name keeps until its deletion is at the server; nil: it may get any.
   private func type(of id: RecordID, _ store: RecordStore) throws -> String? {
     if let known = model[id]?.type { return known }
-    guard let entry = try store.projections.entry(id), let pending = entry.pending, pending.isDeletion else { return nil }
+    guard let entry = try store.projections.entry(id), let pending = entry.pending, pending.isDeletion else {
+      return nil
+    }
     return entry.base != nil || store.projections.attempted(pending) != nil ? entry.type : nil
   }
 
