@@ -14,6 +14,14 @@ import Synchronization
 /// What a store does meanwhile.
 package enum StoreOperation: String, CaseIterable, Sendable {
   case write, flush, merge, compact, buildIndex, backup, suspend, resume, close
+
+  /// Whether it opens files that were finished before.
+  fileprivate var opensFiles: Bool {
+    switch self {
+    case .merge, .compact, .buildIndex, .backup, .resume: true
+    case .write, .flush, .suspend, .close: false
+    }
+  }
 }
 
 /// The campaign.
@@ -380,8 +388,8 @@ package struct ReplacedStores {
     let isRemoved = fate == .removed || fate == .removedAndReplaced
     let isUnknown = error.code == .outcomeUnknown && (fate.isInPlace || isRemoved)
     let isAbsent = isRemoved && (error.underlying as? SystemError)?.isAbsent == true
-    // A resumption opens the files again, and refuses those that are of two stores.
-    let isRefused = operation == .resume && fate.isInPlace && error.code == .damaged
+    // What opens files again refuses those that are of two stores.
+    let isRefused = operation.opensFiles && fate.isInPlace && error.code == .damaged
     guard error.code == .storeReplaced || isUnknown || isAbsent || isRefused else { throw error }
   }
 
