@@ -268,13 +268,14 @@ package struct ReplacedStores {
     try cutPower(disk, writer, one, 0)
     meddle(disk)
     let found = fate.goesOn ? [:] : disk.files(in: Self.path)
-    // A store that is resumed takes an older copy of itself for what another process left.
-    let mayGoOn = operation == .resume && fate == .replacedByOlder
+    // A resumption looks for an older copy before it opens anything, and holds nothing yet: what comes between is what another
+    // process left.
+    let mayGoOn = operation == .resume && (fate == .replacedByOlder || fate.isInPlace)
     if fate != .secondWriter, !fate.isInPlace, !fate.goesOn, !mayGoOn {
       let source = fate.sourcePath.map { base.files(in: $0) } ?? [:]
       try demand(found == source, "what is at the path was changed: \(Self.difference(found, source))")
     }
-    if fate.isInPlace, !isControlWrite {
+    if fate.isInPlace, !isControlWrite, !mayGoOn {
       let put = fate.sourcePath.map { base.peek($0 + "/CONTROL") } ?? copy["/CONTROL"]
       try demand(found["/CONTROL"] == put, "CONTROL of what was put over the files was changed")
       let later = writer.count - countBefore.withLock { $0 }

@@ -60,6 +60,9 @@ struct `Simulated worlds` {
   /// Worlds that once broke a promise, shrunk to the steps that did, and what they show.
   static let famous: [FamousWorld] = [
     FamousWorld(
+      "a disk has room again before the next flush of what memory holds is tried", seed: 500_369, devices: 3,
+      steps: [9, 80, 143, 144, 48, 50, 133, 53, 81, 67]),
+    FamousWorld(
       "a copy and its original merge the increment that both have pending", seed: 400_380, devices: 2,
       steps: [207, 64, 65, 69, 202, 203, 210, 211, 77, 98, 99, 100, 183, 106]),
     FamousWorld(

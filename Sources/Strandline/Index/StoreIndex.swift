@@ -257,7 +257,8 @@ package final class StoreIndex: Sendable {
     if case .rejecting = log.state { return }
     guard projections.unstoredCount >= options.unstoredCountMax else { return }
     let now = files.environment.clock.monotonicNanoseconds()
-    if let failure, failure.notBefore > now { throw failure.error }
+    // A disk that was full may have room by now: a write that would be refused is worth another try.
+    if let failure, failure.notBefore > now, failure.error.code != .diskFull { throw failure.error }
     // A flush that is under way is waited for; it may have been all that was missing.
     try flush(ifAtLeast: options.unstoredCountMax)
   }
