@@ -260,7 +260,12 @@ package final class StoreIndex: Sendable {
     // A disk that was full may have room by now: a write that would be refused is worth another try.
     if let failure, failure.notBefore > now, failure.error.code != .diskFull { throw failure.error }
     // A flush that is under way is waited for; it may have been all that was missing.
-    try flush(ifAtLeast: options.unstoredCountMax)
+    do { try flush(ifAtLeast: options.unstoredCountMax) } catch let error as StrandlineError
+      where error.code == .diskFull && error.lsns != nil
+    {
+      // The log could not write events that memory still has. The next transaction undoes them first, and is refused itself if the
+      // disk is full still.
+    }
   }
 
   /// Ends background work, and writes what the next open would otherwise read from the log, if it is much. When this
