@@ -60,7 +60,8 @@ struct `Simulated worlds` {
   /// Worlds that once broke a promise, shrunk to the steps that did, and what they show.
   static let famous: [FamousWorld] = [
     FamousWorld(
-      "a page that a full disk refused is more than memory holds, and the disk has room again", seed: 600_965, devices: 3,
+      "a page that a full disk refused is more than memory holds, and the disk has room again", seed: 600_965,
+      devices: 3,
       steps: [28, 120, 191, 33, 34, 121, 156]),
     FamousWorld(
       "a disk has room again before the next flush of what memory holds is tried", seed: 500_369, devices: 3,
