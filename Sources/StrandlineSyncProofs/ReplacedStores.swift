@@ -268,8 +268,7 @@ package struct ReplacedStores {
     try cutPower(disk, writer, one, 0)
     meddle(disk)
     let found = fate.goesOn ? [:] : disk.files(in: Self.path)
-    // A resumption looks for an older copy before it opens anything, and holds nothing yet: what comes between is what another
-    // process left.
+    // A resumption holds nothing yet: it takes what is put there for what another process left.
     let mayGoOn = operation == .resume && (fate == .replacedByOlder || fate.isInPlace)
     if fate != .secondWriter, !fate.isInPlace, !fate.goesOn, !mayGoOn {
       let source = fate.sourcePath.map { base.files(in: $0) } ?? [:]

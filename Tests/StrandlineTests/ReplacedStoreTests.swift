@@ -57,29 +57,6 @@ extension RecordStore {
     #expect(campaign.powerCuts > (Campaign.isWhole ? 400 : 20), "\(campaign.powerCuts)")
   }
 
-  @Test func `is not resumed if an older copy was put over its files while it was suspended`() throws {
-    let disk = SimulatedDisk()
-    let store = try open(disk, seed: 1, at: "/store")
-    try store.put("a")
-    let older = disk.files(in: "/store")
-    try store.put("b")
-    try store.suspendBlocking()
-    let newer = disk.files(in: "/store")
-    FolderFate.put(older, over: "/store", disk)
-    let copy = disk.files(in: "/store")
-    let error = #expect(throws: StrandlineError.self) { try store.resumeBlocking() }
-    #expect(
-      error?.code == .storeReplaced && error?.message.contains("an older copy") == true, "\(String(describing: error))")
-    #expect(disk.files(in: "/store") == copy)
-    // It is still readable, and goes on when the files are back.
-    #expect(store.isSuspended)
-    FolderFate.put(newer, over: "/store", disk)
-    try store.resumeBlocking()
-    try store.put("c")
-    #expect(try store.names() == ["a", "b", "c"])
-    try store.closeBlocking()
-  }
-
   @Test func `is noticed by the campaign when it is changed or loses a write`() throws {
     for (damaged, words) in [("/store/MANIFEST", "was changed"), ("/moved/MANIFEST", "")] {
       var campaign = try ReplacedStores()

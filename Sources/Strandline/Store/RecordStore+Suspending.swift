@@ -126,8 +126,7 @@ extension RecordStore {
   /// they have expired, and throw `.outdated`. Resuming a store that is not suspended does nothing.
   ///
   /// - Throws: `StrandlineError` as `open(at:syncing:)`: `.storeHeld` if another process has the store open for writing
-  ///   now, `.noSuchStore` if it is gone, `.storeReplaced` if an older copy was put over its files, `.damaged`, `.io`, `.closed`. The
-  ///   store stays suspended and readable; try again.
+  ///   now, `.noSuchStore` if it is gone, `.damaged`, `.io`, `.closed`. The store stays suspended and readable; try again.
   /// - Complexity: O(new events); O(bytes of the log) if another process has compacted or merged it.
   public func resume(fileID: String = #fileID, line: Int = #line) async throws {
     try await onOwnThread { try self.resumeBlocking(fileID: fileID, line: line) }
@@ -179,7 +178,6 @@ extension RecordStore {
       try suspension.withLock { suspension in
         try requireOpen()
         guard let suspended = suspension else { return }
-        try requireEnd(of: suspended)
         var disk = DiskRuns(
           environment, BlockCache(bytesMax: suspended.index.cacheBytesMax), of: source.storeUUID)
         let log = try open(suspended, &disk)
@@ -218,22 +216,6 @@ extension RecordStore {
 
   /// Opens the log again: behind the runs that are on the disk now, so that they are known to be of this log, or behind
   /// the event with which it was suspended. What follows is read once more by what catches up.
-  /// An older copy of this store may have been put over its files meanwhile. What was acknowledged since is not in it, and to go on
-  /// with it would hide that. Nothing of it is changed.
-  private func requireEnd(of suspended: Suspension) throws {
-    // What cannot be read is refused by the open that follows, with its reason.
-    guard
-      let reader = try? LogReader.open(
-        at: path, role: .store, environment: environment, behind: { _ in suspended.end }),
-      reader.storeUUID == source.storeUUID, reader.lastLSN < suspended.end.lsn
-    else { return }
-    throw StrandlineError(
-      .storeReplaced,
-      "the files of the store were replaced by an older copy while it was suspended: it ends with event \(reader.lastLSN), "
-        + "and event \(suspended.end.lsn) was acknowledged; nothing of the copy was changed; put the newer files back, or "
-        + "open the store again to go on with the copy")
-  }
-
   private func open(_ suspended: Suspension, _ disk: inout DiskRuns) throws -> Log {
     let shared = Mutex(disk)
     defer { disk = shared.withLock { $0 } }
