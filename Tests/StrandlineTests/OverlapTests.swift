@@ -1,6 +1,5 @@
-// A page is asked for while the one before it is committed, and a batch is made while the one before it is under way. What is
-// made ahead may be out of date when its turn comes: by a write of the app, a refusal, a crash. Where time is simulated, the
-// machine does now the one and now the other first; `shift` makes each test meet both.
+// A page is asked for while the one before it is committed, and may be out of date when its turn comes: by a write of the app, a
+// refusal, a crash. Where time is simulated, the driver does now the one and now the other first; `shift` makes each test meet both.
 
 import Strandline
 import StrandlineSimulation

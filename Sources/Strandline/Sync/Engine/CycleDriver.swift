@@ -1,4 +1,4 @@
-// Makes cycles: asks the plan what is next, and has it done. All I/O of a cycle is here: requests go to the database, steps to the
+// Makes cycles: asks the plan what is next, and carries it out. All I/O of a cycle is here: requests go to the database, steps to the
 // store, waits to the clock, and what came of each goes back to the plan.
 //
 // One request is under way at a time, and one step of the store. The next page of a feed may be asked for while the page before it
@@ -65,7 +65,7 @@ struct CycleDriver: Sendable {
         // What an answer has brought is written down first.
         if plan.steps.isEmpty { try Task.checkCancellation() }
         try store.requireWritable()
-        // A copy says so first: what is unsent in it may have been sent by the original.
+        // A copy of a store logs its new writer name first: the original may have sent what is pending in the copy.
         if store.core.withLock({ $0.hasNewName }) { try await store.commit { try $0.appendOpened() } }
         let means = SyncPlan.Means(hasTime: !isOutOfTime, ahead: ahead?.request)
         switch try plan.next(StoreFacts(store), means) {

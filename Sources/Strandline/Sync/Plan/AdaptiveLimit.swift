@@ -66,12 +66,13 @@ struct RequestLimits: Sendable {
   }
 }
 
-/// A batch that the server refused as too much is sent in halves, at once, until what is refused alone is found.
+/// The halves of a batch that the server refused as too much: the engine sends them at once, until it has found the record that
+/// the server refuses alone.
 struct BatchSplit: Sendable {
   /// How often batches of one cycle are halved: twice what finds one wrong record of 200, and a few more.
   static let splitsMax = 36
 
-  /// What is still to be sent, the next one last.
+  /// The parts that were not sent yet, the next one last.
   var parts: [(zone: ZoneID, units: [[UploadItem]])] = []
   /// Halves are being sent.
   var isOpen = false

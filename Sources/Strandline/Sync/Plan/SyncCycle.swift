@@ -22,7 +22,7 @@ struct SyncAgenda: Sendable {
   var wasIncomplete = false
 }
 
-/// One cycle.
+/// What one cycle has in hand, from its begin to its end.
 struct SyncCycle: Sendable {
   /// How often one cycle sends what was written meanwhile, and what it merged after conflicts.
   static let roundsMax = 16

@@ -45,7 +45,7 @@ struct PageRequest: Hashable, Sendable {
   /// The page is asked for from the zone's beginning, though there is a token: it was refused, or is in doubt.
   var fromStart = false
   var limit: Int
-  /// Without fields.
+  /// The server lists the records without their fields.
   var listsOnly = false
   var purpose = Purpose.feed
 

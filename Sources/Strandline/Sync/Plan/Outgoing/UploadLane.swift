@@ -22,9 +22,6 @@ struct UploadLane: Sendable {
   /// How many records can be sent.
   var count: Int { ready.count }
 
-  /// The saves that are ready.
-  var saves: [UploadItem] { units[taken...].flatMap { $0 } }
-
   /// The oldest mutation that can be sent; nil if there is none.
   ///
   /// - Parameter isRead: whether everything that is owed has been looked at, so that deletions may go.
