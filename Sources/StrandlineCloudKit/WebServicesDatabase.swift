@@ -406,45 +406,64 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
     _ type: Value.Type, _ method: String, _ endpoint: String, encoded body: [UInt8]
   ) async throws -> Answer<Value> {
     try await queue.run { [self] in
-      var query: [String] = []
-      if !apiToken.isEmpty { query.append("ckAPIToken=" + PercentEncoding.encode(apiToken)) }
       // A token that cannot be made durable is not sent.
       let token = try session?.tokenForRequest()
-      if let token { query.append("ckWebAuthToken=" + PercentEncoding.encode(token)) }
-      let request = HTTPRequest(
-        method: method, origin: origin, path: basePath + endpoint, query: query.joined(separator: "&"),
-        headers: ["Content-Type": "application/json; charset=utf-8", "Accept": "application/json"], body: body)
-      let sent = environment.clock.monotonicNanoseconds()
-      let response: HTTPResponse
-      var tooLarge: AnswerTooLarge?
-      do { response = try await transport.send(request) } catch let error as AnswerTooLarge {
-        (response, tooLarge) = (error.head, error)
+      do { return try await ask(type, method, endpoint, encoded: body, token: token) } catch let error as CloudError
+        where error.httpStatus == 421 && token != nil
+      {
+        // Another process may have signed in meanwhile, or have brought the session further.
+        guard let next = try session?.tokenForRequest(), next != token else { throw error }
+        return try await ask(type, method, endpoint, encoded: body, token: next)
       }
-      learnServerTime(response, sent: sent)
-      let successor =
-        response.headers["x-apple-cloudkit-web-auth-token"] ?? response.headers["x-apple-cloudkit-session"]
-      // A successor counts only for a request that carried a token, as in CloudKit JS.
-      if token != nil, let successor { session?.rotate(to: successor.trimmingSpaces()) }
-      if let tooLarge, (200...299).contains(response.status) {
-        throw CloudError(.answerTooLarge, reason: tooLarge.description)
+    }
+  }
+
+  /// The same with this token.
+  private func ask<Value: WireMessage>(
+    _ type: Value.Type, _ method: String, _ endpoint: String, encoded body: [UInt8], token: String?
+  ) async throws -> Answer<Value> {
+    if let error = session?.refusal(of: token, at: environment.clock.monotonicNanoseconds()) { throw error }
+    var query: [String] = []
+    if !apiToken.isEmpty { query.append("ckAPIToken=" + PercentEncoding.encode(apiToken)) }
+    if let token { query.append("ckWebAuthToken=" + PercentEncoding.encode(token)) }
+    let request = HTTPRequest(
+      method: method, origin: origin, path: basePath + endpoint, query: query.joined(separator: "&"),
+      headers: ["Content-Type": "application/json; charset=utf-8", "Accept": "application/json"], body: body)
+    let sent = environment.clock.monotonicNanoseconds()
+    let response: HTTPResponse
+    var tooLarge: AnswerTooLarge?
+    do { response = try await transport.send(request) } catch let error as AnswerTooLarge {
+      (response, tooLarge) = (error.head, error)
+    }
+    learnServerTime(response, sent: sent)
+    let successor =
+      response.headers["x-apple-cloudkit-web-auth-token"] ?? response.headers["x-apple-cloudkit-session"]
+    // A successor counts only for a request that carried a token, as in CloudKit JS.
+    if token != nil, let successor { session?.rotate(to: successor.trimmingSpaces()) }
+    if let tooLarge, (200...299).contains(response.status) {
+      throw CloudError(.answerTooLarge, reason: tooLarge.description)
+    }
+    let errors = WebServicesErrors(
+      secrets: [token, successor, apiToken].compactMap { $0 },
+      wallMilliseconds: environment.clock.wallMilliseconds())
+    guard (200...299).contains(response.status) else {
+      if let items: Value = atomicItems(response) {
+        return Answer(value: items, response: response, errors: errors)
       }
-      let errors = WebServicesErrors(
-        secrets: [token, successor, apiToken].compactMap { $0 },
-        wallMilliseconds: environment.clock.wallMilliseconds())
-      guard (200...299).contains(response.status) else {
-        if response.status == 421 { session?.markRefused() }
-        if let items: Value = atomicItems(response) {
-          return Answer(value: items, response: response, errors: errors)
-        }
-        throw errors.whole(response)
+      let error = errors.whole(response)
+      if response.status == 421 {
+        session?.markRefused()
+        session?.refused(token, error, at: environment.clock.monotonicNanoseconds())
       }
-      do {
-        return Answer(value: try WireJSON.decode(type, response.body), response: response, errors: errors)
-      } catch {
-        // The live service was seen to refuse a whole request under HTTP 200.
-        if let refusal = refusal(response) { throw errors.item(refusal, response, status: response.status) }
-        throw errors.unexpected(response, "the answer to \(endpoint) cannot be read: \(error)")
-      }
+      throw error
+    }
+    session?.wasTaken()
+    do {
+      return Answer(value: try WireJSON.decode(type, response.body), response: response, errors: errors)
+    } catch {
+      // The live service was seen to refuse a whole request under HTTP 200.
+      if let refusal = refusal(response) { throw errors.item(refusal, response, status: response.status) }
+      throw errors.unexpected(response, "the answer to \(endpoint) cannot be read: \(error)")
     }
   }
 

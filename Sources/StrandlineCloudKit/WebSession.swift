@@ -17,12 +17,17 @@ public final class WebSession: Sendable, CustomStringConvertible {
     var isUnsaved = false
     /// The server refused the token: the next request reads the file again, because another process may have signed in.
     var isRefused = false
+    /// The token that was refused last, or none; with what, and when, by the monotonic clock.
+    var refusal: (token: String?, error: CloudError, nanoseconds: UInt64)?
   }
 
   private let path: String
   private let state: Mutex<State>
   /// Keeps one request in flight, over all databases of the user.
   let queue = RequestQueue()
+
+  /// A token that was refused is sent again after this: the server may have been wrong.
+  static let refusedNanoseconds: UInt64 = 3_600_000_000_000
 
   /// The most bytes of a token. The service's tokens have a few hundred.
   package static let bytesMax = 16 * 1024
@@ -79,7 +84,7 @@ public final class WebSession: Sendable, CustomStringConvertible {
         try state.file.write(token)
         state.isUnsaved = false
       }
-      if state.isRefused || state.token == nil {
+      if state.isRefused || state.token == nil || state.refusal.map({ $0.token == state.token }) ?? false {
         state.token = try state.file.read()
         state.isRefused = false
       }
@@ -108,6 +113,25 @@ public final class WebSession: Sendable, CustomStringConvertible {
   /// Records that the server refused the token.
   package func markRefused() {
     state.withLock { if !$0.isUnsaved { $0.isRefused = true } }
+  }
+
+  /// Records with what the server refused a token, or a request without one.
+  ///
+  /// - Parameter now: by the monotonic clock.
+  func refused(_ token: String?, _ error: CloudError, at now: UInt64) {
+    state.withLock { $0.refusal = (token, error, now) }
+  }
+
+  /// The server has taken a token.
+  func wasTaken() { state.withLock { $0.refusal = nil } }
+
+  /// With what the server refused this token less than an hour ago; nil if it may be sent.
+  func refusal(of token: String?, at now: UInt64) -> CloudError? {
+    state.withLock { state in
+      guard let refusal = state.refusal, refusal.token == token, now &- refusal.nanoseconds < Self.refusedNanoseconds
+      else { return nil }
+      return refusal.error
+    }
   }
 
   /// The session file's path, without the token.

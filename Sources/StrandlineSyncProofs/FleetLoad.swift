@@ -255,8 +255,9 @@ package struct FleetLoad {
       outcome.impolite += max(0, gate.counts(of: number) - refusedBefore - 1)
     }
     device.hasFailed = hasFailed
-    let due = try device.store.sync.nextDue
-    let wait = device.schedule.runEnded(hasFailed: hasFailed, due: due, device.random)
+    let engine = try device.store.sync
+    let (due, isOfAll) = (engine.nextDue, hasFailed && !engine.failsInPart)
+    let wait = device.schedule.runEnded(hasFailed: isOfAll, due: due, device.random)
     device.isWaiting = true
     queue.add(now + wait, number, .timeOut(device.turn))
     devices[number] = device

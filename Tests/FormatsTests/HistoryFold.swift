@@ -138,6 +138,7 @@ struct HistoryFold {
   private func zone(_ zone: ZoneID, _ state: ZoneState) -> JSON {
     .object([
       "zone": .group(zone), "wasSeen": .bool(state.wasSeen), "isDirty": .bool(state.isDirty),
+      "listedLoss": state.listedLoss.map { .uint(UInt64($0.rawValue)) } ?? .null,
       "lostReason": state.lostReason.map { .uint(UInt64($0.rawValue)) } ?? .null, "lostWords": .text(state.lostWords),
       "token": .optional(state.token?.rawValue),
       "tokenLSN": .uint(state.tokenLSN.rawValue), "isFullFetch": .bool(state.isFullFetch),

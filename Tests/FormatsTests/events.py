@@ -351,7 +351,7 @@ def event(body, lsn, schema):
             result[part] = reader.many(lambda: read(how[:-1]))
         else:
             result[part] = read(how)
-    if name == "zoneChanged" and (result["change"] == 4) != (result["reason"] is not None):
+    if name == "zoneChanged" and result["change"] != 2 and (result["change"] == 4) != (result["reason"] is not None):
         raise Bad("a reason of a loss without a loss, or a loss without one")
     reader.end()
     return result
@@ -544,7 +544,7 @@ class State:
 
     def zone(self, zone):
         blank = {"wasSeen": False, "isDirty": False, "lostReason": None, "lostWords": "", "token": None, "tokenLSN": 0}
-        blank.update(isFullFetch=False, isNew=False, hasGhosts=False, sweepEpoch=0, unprovedSince=0, resetPolicy="", ruled=0)
+        blank.update(listedLoss=None, isFullFetch=False, isNew=False, hasGhosts=False, sweepEpoch=0, unprovedSince=0, resetPolicy="", ruled=0)
         return self.zones.setdefault(zone_key(zone), blank)
 
     # One step a kind
@@ -727,6 +727,7 @@ class State:
             self.blocks = {id: block for id, block in self.blocks.items() if id[:3] != key}
             return
         zone = self.zone(event["zone"])
+        zone["listedLoss"] = event["reason"] if event["change"] == 2 else None
         if event["change"] == 1:
             zone.update(wasSeen=True, isNew=event["policy"] == "new", lostReason=None, lostWords="")
         elif event["change"] == 2:

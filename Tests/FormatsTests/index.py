@@ -27,7 +27,7 @@ ROWS = {
     " tenures:tenure* held:[13]* sets:[27]* unread:[13]* openBlocks:[12]* paces:[22]* listed:listing* latest:u64 isParked:flag considered:varint",
     "zoneCount": "zone:zone count:varint types:typeCount*",
     "typeCount": "type:text count:varint",
-    "knownZone": "zone:zone wasSeen:flag isDirty:flag lostReason:1-8? lostWords:text token:text? tokenLSN:varint"
+    "knownZone": "zone:zone wasSeen:flag isDirty:flag listedLoss:1-8? lostReason:1-8? lostWords:text token:text? tokenLSN:varint"
     " isFullFetch:flag isNew:flag hasGhosts:flag sweepEpoch:varint unprovedSince:varint resetPolicy:text ruled:zigzag",
     "listing": "zone:zone lsn:varint names:varint",
     "tenure": "tenure:u64 writer:u64 first:varint",

@@ -76,6 +76,51 @@ struct SessionTests {
     #expect(try session.tokenForRequest() == "second")
   }
 
+  @Test func `a token that another process has brought further is read again, and the request made once more`()
+    async throws
+  {
+    let server = server(strict: true)
+    let disk = SimulatedDisk()
+    let first = try WebSession(path: "/session", environment: .on(disk))
+    try first.signIn(token: server.signIn(user: "_alice"))
+    let client = WebServicesDatabase.over(InProcessTransport(server), session: first)
+    #expect(try await client.user() == "_alice")
+    let second = try WebSession(path: "/session", environment: .on(disk))
+    let other = WebServicesDatabase.over(InProcessTransport(server), session: second)
+    for _ in 0..<3 { #expect(try await other.user() == "_alice") }
+    #expect(try await client.user() == "_alice")
+    #expect(try await other.user() == "_alice")
+  }
+
+  @Test func `a token that is refused for good is sent once an hour, and another one at once`() async throws {
+    let clock = SimulatedClock(wallMilliseconds: now, autoAdvance: false)
+    let environment = SystemEnvironment(
+      fileSystem: SimulatedDisk(), clock: clock, random: SeededRandom(seed: 3))
+    let session = try WebSession(path: "/session", environment: environment)
+    try session.signIn(token: "dead")
+    let sent = Mutex(0)
+    let transport = ScriptedTransport { _, _ in
+      sent.withLock { $0 += 1 }
+      return HTTPResponse(
+        status: 421,
+        body: Array(
+          #"{"serverErrorCode":"AUTHENTICATION_REQUIRED","reason":"no","redirectURL":"http://cloud.test/signin"}"#.utf8)
+      )
+    }
+    let client = WebServicesDatabase(
+      address: CloudAddress(container: "iCloud.test"), apiToken: "", session: session, baseURL: "http://cloud.test",
+      transport: transport, environment: environment)
+    for _ in 0..<72 {
+      let error = try await refusal { _ = try await client.zones() }
+      #expect(error?.code == .authenticationRequired && error?.redirectURL == "http://cloud.test/signin")
+      clock.advance(milliseconds: 300_000)
+    }
+    #expect(sent.withLock { $0 } == 6)
+    try session.signIn(token: "dead2")
+    _ = try await refusal { _ = try await client.zones() }
+    #expect(sent.withLock { $0 } == 7)
+  }
+
   @Test func `a lost answer does not lose the session, unless the server is strict`() async throws {
     for strict in [false, true] {
       let server = server(strict: strict)

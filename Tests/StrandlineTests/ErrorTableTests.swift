@@ -60,6 +60,9 @@ private let rows: [Row] = [
   Row("ZONE_NOT_FOUND", .zoneMissing, .zoneMissing, nothing: true, ends: .serverRefused),
   // The token.
   Row("CHANGE_TOKEN_EXPIRED", .hold, .halt, nothing: true, one: true, token: true, ends: .serverRefused),
+  Row("SYNC_TOKEN_EXPIRED", .hold, .halt, nothing: true, one: true, token: true, ends: .serverRefused),
+  Row("EXPIRED_CHANGE_TOKEN", .hold, .halt, nothing: true, one: true, token: true, ends: .serverRefused),
+  Row("TOKEN_UNKNOWN", .hold, .halt, nothing: true, one: true, ends: .serverRefused),
   // The size, or one record among many.
   Row("BAD_REQUEST", .hold, .split, nothing: true, one: true, token: true, ends: .serverRefused),
   Row("LIMIT_EXCEEDED", .split, .split, nothing: true, less: true, one: true, ends: .serverRefused),

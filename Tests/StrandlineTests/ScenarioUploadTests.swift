@@ -516,7 +516,7 @@ import Testing
     try await expectDeletions(a, b, cloud)
   }
 
-  @Test func `decision 18: what is halted is tried again by itself once a day`() async throws {
+  @Test func `decision 18: of what is halted one is tried again by itself, later and later`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()
     for number in 0..<4 { try await a.write("n\(number)", ["title": "t"]) }
@@ -531,14 +531,22 @@ import Testing
       return nil
     }
     #expect(try await run() == .serverRefused)
-    cloud.refuse { $0.refusal = nil }
     cloud.forgetSent()
-    a.clock.advance(milliseconds: 24 * 3_600_000 - 60_000)
-    #expect(try await run() == .serverRefused)
-    #expect(cloud.count(.modify) == 0)
-    a.clock.advance(milliseconds: 60_000)
+    // Five minutes, then ten, up to a day.
+    for tries in 1...14 {
+      let wait = min(24 * 3_600_000, Int64(300_000) << Int64(tries - 1))
+      a.clock.advance(milliseconds: wait - 1_000)
+      #expect(try await run() == .serverRefused)
+      #expect(cloud.count(.modify) == tries - 1)
+      a.clock.advance(milliseconds: 1_001)
+      #expect(try await run() == .serverRefused)
+      #expect(cloud.count(.modify) == tries)
+    }
+    #expect(cloud.sent.allSatisfy { $0.count == 1 })
+    cloud.refuse { $0.refusal = nil }
+    a.clock.advance(milliseconds: 24 * 3_600_000 + 1)
     #expect(try await run() == nil)
-    #expect(cloud.count(.modify) == 1)
+    #expect(cloud.sent.suffix(2).map(\.count) == [1, 3])
     #expect(try await a.owesNothing)
   }
 

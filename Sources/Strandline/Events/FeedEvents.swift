@@ -63,7 +63,7 @@ package struct ZoneChanged: EventPayload, Hashable {
   }
   package var zone: ZoneID
   package var change: Change
-  /// Why it is gone; nil for any other change.
+  /// Why it is gone. Of a zone that has changes to fetch, why the list of changed zones says so; nil for any other change.
   package var reason: ZoneLoss?
   package var words: String
   package var policy: String
@@ -100,6 +100,11 @@ package struct ZoneChanged: EventPayload, Hashable {
     ZoneChanged(zone, .lost, reason, words, policy, ruledMilliseconds)
   }
 
+  /// The list of changed zones says that it is gone; its feed, or the list of all zones, tells.
+  package static func listed(_ zone: ZoneID, _ loss: ZoneLoss) -> ZoneChanged {
+    ZoneChanged(zone, .dirty, loss, "", "", 0)
+  }
+
   package init<Coder: FieldCoder>(_ changed: Self?, _ field: inout Coder) throws(Coder.Failure) {
     zone = try field("zone", .zone, changed?.zone)
     change = try field("change", .choice(Change.self), changed?.change)
@@ -108,7 +113,8 @@ package struct ZoneChanged: EventPayload, Hashable {
     policy = try field("policy", .text, changed?.policy)
     ruledMilliseconds = try field("ruled", .zigzag, changed?.ruledMilliseconds)
     let (change, reason) = (change, reason)
-    try field.require((change == .lost) == (reason != nil), "a reason of a loss without a loss, or a loss without one")
+    let isAllowed = change == .dirty || (change == .lost) == (reason != nil)
+    try field.require(isAllowed, "a reason of a loss without a loss, or a loss without one")
   }
 }
 

@@ -299,6 +299,8 @@ package struct Projections: Sendable {
       return change(.zone(changed.zone, nil), at: lsn)
     }
     change(changed.zone, at: lsn) { state in
+      // Whatever else is said of the zone is newer than the list.
+      state.listedLoss = nil
       switch changed.change {
       case .forgotten: break
       case .created:
@@ -308,6 +310,7 @@ package struct Projections: Sendable {
       case .dirty:
         state.wasSeen = true
         state.isDirty = true
+        state.listedLoss = changed.reason
       case .clean:
         state.isDirty = false
         (state.isFullFetch, state.isNew) = (false, false)

@@ -6,6 +6,8 @@ package struct ZoneState: Hashable, Sendable {
   package var wasSeen = false
   /// It has changes to fetch.
   package var isDirty = false
+  /// Why it is gone, as the list of changed zones says; until the server was asked whether it has the zone.
+  package var listedLoss: ZoneLoss?
   /// Why it is gone at the server, and in words; it is frozen here. Nil if it is not gone.
   package var lostReason: ZoneLoss?
   package var lostWords = ""

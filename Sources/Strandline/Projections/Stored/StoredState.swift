@@ -115,11 +115,12 @@ extension StoredState.TypeCount: FieldGroup {
 
 extension StoredState.KnownZone: FieldGroup {
   static var tableName: String { "knownZone" }
-  static var bytesMin: Int { 16 }
+  static var bytesMin: Int { 17 }
   init<Coder: FieldCoder>(_ row: Self?, _ field: inout Coder) throws(Coder.Failure) {
     self.init(zone: try field("zone", .zone, row?.zone), state: ZoneState())
     state.wasSeen = try field("wasSeen", .flag, row?.state.wasSeen)
     state.isDirty = try field("isDirty", .flag, row?.state.isDirty)
+    state.listedLoss = try field("listedLoss", .optional(.choice(ZoneLoss.self)), row?.state.listedLoss)
     state.lostReason = try field("lostReason", .optional(.choice(ZoneLoss.self)), row?.state.lostReason)
     state.lostWords = try field("lostWords", .text, row?.state.lostWords)
     state.token = try field("token", .optional(.token), row?.state.token)

@@ -1,14 +1,14 @@
 // Makes cycles: asks the plan what is next, and carries it out. All I/O of a cycle is here: requests go to the database, steps to the
 // store, waits to the clock, and what came of each goes back to the plan.
 //
-// One request is under way at a time, and one step of the store. The next page of a feed may be asked for while the page before it
-// is applied: its token is in that page. It counts for nothing before its turn: it is applied only if the plan asks for that very
-// page then.
+// One request is under way at a time. What needs no answer of it goes on beside it. The next page of a feed is asked for while the
+// page before it is applied: its token is in that page. It counts for nothing before its turn: it is applied only if the plan asks
+// for that very page then. And the operations of the next batch are made while the batch before it is under way.
 
 import StrandlineSystem
 import Synchronization
 
-/// Whether a request and a step of the store go on at once.
+/// Whether a request goes on at once with the work beside it.
 enum RequestOverlap: Sendable {
   /// Both at once.
   case concurrent
@@ -72,7 +72,9 @@ struct CycleDriver: Sendable {
         case .ask(let request): try await carry(out: request)
         case .store(let step): try await carry(out: step)
         case .wait(let wait):
+          plan.cycle.failsInPart = wait.isOfPart
           try await sleep(wait)
+          plan.cycle.failsInPart = false
           continue
         case .outOfTime:
           plan.cycle.report.isUnfinished = true
@@ -132,13 +134,17 @@ struct CycleDriver: Sendable {
     plan.leaves(leaving, fallenOut)
     if leaving.uploads.isEmpty { return }
     watch.sends(leaving.uploads.count)
+    let (asked, looked) = await ask(.modify(leaving)) { [store] plan in
+      Result { try plan.lookAhead(StoreFacts(store)) }
+    }
     let outcome: SyncOutcome
-    do { outcome = try await ask(.modify(leaving)) } catch let error as StrandlineError {
+    do { outcome = try asked.get() } catch let error as StrandlineError {
       // This device has failed, and nothing was sent. If that cannot be written either, the feed is asked first, as after a crash.
       _ = try? await store.perform(plan.unsent(leaving), database)
       throw error
     }
     try await apply(outcome, to: .modify(leaving))
+    try looked.get()
   }
 
   private mutating func carry(out step: StoreStep) async throws {
@@ -153,31 +159,16 @@ struct CycleDriver: Sendable {
   ///
   /// - Throws: what the step threw, else what the request threw. Both have ended by then.
   private mutating func carry(out step: StoreStep, askingFor page: PageRequest) async throws {
-    let request = SyncRequest.page(page)
-    let departure = departs(request.kind)
-    let (store, database, clock) = (store, database, clock)
-    let ended: Ended
-    let worked: Result<StoreResult, any Error>
-    switch overlap {
-    case .concurrent:
-      async let answer = Ended(request, by: database, departure, clock)
-      worked = await Self.result { try await store.perform(step, database) }
-      ended = await answer
-    case .inTurns where plan.cycle.report.requests.isMultiple(of: 2):
-      worked = await Self.result { try await store.perform(step, database) }
-      ended = await Ended(request, by: database, departure, clock)
-    case .inTurns:
-      ended = await Ended(request, by: database, departure, clock)
-      worked = await Self.result { try await store.perform(step, database) }
+    let (asked, worked) = await ask(.page(page)) { [store, database] _ in
+      await Self.result { try await store.perform(step, database) }
     }
-    let outcome = Result { try self.outcome(of: request, ended, departure) }
     try plan.recorded(step, try worked.get(), StoreFacts(store))
-    let asked = try outcome.get()
-    if case .failure(let error) = asked.result, ErrorPolicy.request(error) == .retry {
+    let outcome = try asked.get()
+    if case .failure(let error) = outcome.result, ErrorPolicy.request(error) == .retry {
       plan.aheadFailed(page, error, StoreFacts(store))
     } else {
-      plan.hear(asked, request.kind)
-      ahead = (page, asked)
+      plan.hear(outcome, .page)
+      ahead = (page, outcome)
     }
   }
 
@@ -219,6 +210,29 @@ struct CycleDriver: Sendable {
     let departure = departs(request.kind)
     let ended = await Ended(request, by: database, departure, clock)
     return try outcome(of: request, ended, departure)
+  }
+
+  /// Sends a request once, and does `work` beside it. Both have ended when this returns.
+  private mutating func ask<Value: Sendable>(
+    _ request: SyncRequest, beside work: (inout SyncPlan) async -> Result<Value, any Error>
+  ) async -> (Result<SyncOutcome, any Error>, Result<Value, any Error>) {
+    let departure = departs(request.kind)
+    let (database, clock) = (database, clock)
+    let ended: Ended
+    let worked: Result<Value, any Error>
+    switch overlap {
+    case .concurrent:
+      async let answer = Ended(request, by: database, departure, clock)
+      worked = await work(&plan)
+      ended = await answer
+    case .inTurns where plan.cycle.report.requests.isMultiple(of: 2):
+      worked = await work(&plan)
+      ended = await Ended(request, by: database, departure, clock)
+    case .inTurns:
+      ended = await Ended(request, by: database, departure, clock)
+      worked = await work(&plan)
+    }
+    return (Result { try outcome(of: request, ended, departure) }, worked)
   }
 
   private mutating func departs(_ kind: RequestKind) -> Departure {

@@ -43,7 +43,7 @@ public final class SyncEngine: SyncDriver {
   /// The last run's result.
   private struct LastRun: Sendable {
     var report: SyncReport?
-    var error: StrandlineError?
+    var failure: RunFailure?
     /// When something is due that waited when it ended.
     var nextDue: NextDue?
   }
@@ -240,8 +240,9 @@ public final class SyncEngine: SyncDriver {
 
   private func ended(_ plan: borrowing SyncPlan, _ error: (any Error)?) {
     let now = Moment(store.environment.clock)
-    let last = LastRun(
-      report: plan.cycle.report, error: error as? StrandlineError, nextDue: plan.nextDue(at: now))
+    let isOfPart = plan.cycle.failsInPart
+    let failure = (error as? StrandlineError).map { RunFailure(error: $0, isOfPart: isOfPart) }
+    let last = LastRun(report: plan.cycle.report, failure: failure, nextDue: plan.nextDue(at: now))
     lastRun.withLock { $0 = last }
     watch.runEnded(plan, plan.allRefusedZones(StoreFacts(store)), plan.pace.longestWait(at: now), error)
   }
@@ -361,7 +362,7 @@ public final class SyncEngine: SyncDriver {
   public var lastReport: SyncReport? { lastRun.withLock { $0.report } }
 
   /// Why the last run failed; nil if it did not.
-  public var lastError: StrandlineError? { lastRun.withLock { $0.error } }
+  public var lastError: StrandlineError? { lastRun.withLock { $0.failure?.error } }
 
   // MARK: Automatic runs
 
@@ -374,7 +375,7 @@ public final class SyncEngine: SyncDriver {
       do {
         _ = try await cycle(RunSchedule.options(causes))
       } catch let error as StrandlineError {
-        hasFailed = true
+        hasFailed = !failsInPart
         // The store takes no more writes: only opening it again helps, or resuming it, which begins automatic runs anew.
         if [.closed, .outcomeUnknown, .storeReplaced, .suspended].contains(error.code) { return }
       } catch {
@@ -411,6 +412,9 @@ public final class SyncEngine: SyncDriver {
       return causes
     }
   }
+
+  /// Whether the last run failed in a zone, a type or a record alone: then the next one comes as after any other.
+  package var failsInPart: Bool { lastRun.withLock { $0.failure?.isOfPart == true } }
 
   /// When something is due that waited when the last run ended; nil if nothing did.
   package var nextDue: NextDue? { lastRun.withLock { $0.nextDue } }

@@ -86,12 +86,11 @@ package enum ErrorPolicy: Hashable, Sendable {
   }
 
   /// Whether a request may have been refused because its change token has expired. CloudKit Web Services has no code for
-  /// that; the live service was seen to answer BAD_REQUEST for the zone.
+  /// that; the live service was seen to answer BAD_REQUEST for the zone. A server that has one may call it
+  /// SYNC_TOKEN_EXPIRED, say.
   static func mayBeExpiredToken(_ error: CloudError) -> Bool {
-    switch error.code {
-    case .badRequest, .changeTokenExpired: true
-    default: false
-    }
+    let code = error.code.rawValue.uppercased()
+    return error.code == .badRequest || (code.contains("TOKEN") && code.contains("EXPIRED"))
   }
 }
 

@@ -11,19 +11,24 @@ struct RecordMemory: Sendable {
     case feed
     /// The feed from its beginning, which shows every record and deletion.
     case wholeFeed
+    /// Nothing more: the feed from its beginning has shown it. If a save does not find it even so, no other fetch will help.
+    case shown
   }
 
   struct Memory: Sendable {
-    /// How often in a row the record was refused although nothing is known to be wrong with it, and with what, if not because it
-    /// had changed at the server meanwhile.
+    /// How often in a row the record was refused although nothing is known to be wrong with it, and at last with what.
     var refusals = 0
     var refusal: CloudError?
-    /// How often in a row the server asked to try it again later, and the last of these refusals.
-    var postponed: (count: Int, error: CloudError)?
+    /// How often in a row the server asked to try it again later, the last of these refusals, and until when it named a wait, by
+    /// the monotonic clock.
+    var postponed: (count: Int, error: CloudError, until: UInt64)?
+    /// How often in a row lookups did not say what the server has of it, and what the last one said. A refusal of its change
+    /// between two of them ends nothing: only an answer does.
+    var unshown: (count: Int, error: CloudError)?
     /// The server does not have it although it once did.
     var doubt: Doubt?
 
-    var isEmpty: Bool { refusals == 0 && postponed == nil && doubt == nil }
+    var isEmpty: Bool { refusals == 0 && postponed == nil && unshown == nil && doubt == nil }
   }
 
   /// How often a record may be refused because of the server's version before it waits, and before it is held.
@@ -45,7 +50,15 @@ struct RecordMemory: Sendable {
 
   var count: Int { all.count + refusedTooOften.count }
 
-  func hasRefusals(of id: RecordID) -> Bool { all[id].map { $0.refusals > 0 || $0.postponed != nil } ?? false }
+  func hasRefusals(of id: RecordID) -> Bool {
+    all[id].map { $0.refusals > 0 || $0.postponed != nil || $0.unshown != nil || $0.doubt == .shown } ?? false
+  }
+
+  /// Whether a record waits for a time that a person may end: the server has named none.
+  func waitsOnOwn(_ id: RecordID) -> Bool {
+    let memory = self[id]
+    return memory.unshown != nil || memory.postponed.map { ($0.error.retryAfterMilliseconds ?? 0) == 0 } ?? false
+  }
 
   private mutating func change(_ id: RecordID, _ body: (inout Memory) -> Void) {
     var memory = self[id]
@@ -53,9 +66,8 @@ struct RecordMemory: Sendable {
     all[id] = memory.isEmpty ? nil : memory
   }
 
-  /// A record was refused although nothing is known to be wrong with it: with this error, or because it had changed at the
-  /// server meanwhile.
-  mutating func countRefusal(of id: RecordID, _ error: CloudError? = nil) {
+  /// A record was refused although nothing is known to be wrong with it.
+  mutating func countRefusal(of id: RecordID, _ error: CloudError) {
     change(id) { memory in
       memory.refusals += 1
       memory.refusal = error
@@ -63,39 +75,60 @@ struct RecordMemory: Sendable {
   }
 
   /// The server asks to try a record again later.
-  mutating func postpone(_ id: RecordID, _ error: CloudError) {
-    change(id) { $0.postponed = (($0.postponed?.count ?? 0) + 1, error) }
+  mutating func postpone(_ id: RecordID, _ error: CloudError, at now: Moment) {
+    let until = now.after(milliseconds: error.retryAfterMilliseconds ?? 0)
+    change(id) { $0.postponed = (($0.postponed?.count ?? 0) + 1, error, until) }
+  }
+
+  /// A lookup of a record did not say what the server has of it.
+  mutating func countUnshown(_ id: RecordID, _ error: CloudError) {
+    change(id) { $0.unshown = (($0.unshown?.count ?? 0) + 1, error) }
   }
 
   mutating func endPostponement(of id: RecordID) {
     if all[id]?.postponed != nil { change(id) { $0.postponed = nil } }
   }
 
+  /// A lookup has said what the server has of a record.
+  mutating func shown(_ id: RecordID) {
+    if all[id]?.unshown != nil { change(id) { $0.unshown = nil } }
+  }
+
   mutating func forgetRefusals(of id: RecordID) {
     guard hasRefusals(of: id) else { return }
     change(id) { memory in
-      (memory.refusals, memory.refusal, memory.postponed) = (0, nil, nil)
+      (memory.refusals, memory.refusal, memory.postponed, memory.unshown) = (0, nil, nil, nil)
+      if memory.doubt == .shown { memory.doubt = nil }
     }
   }
 
-  /// It was held for them.
+  /// It was held for them. One lookup more that does not say what the server has of it holds it again.
   mutating func forgetCount(of id: RecordID) {
     change(id) { memory in
-      (memory.refusals, memory.refusal) = (0, nil)
+      if let unshown = memory.unshown {
+        memory.unshown = (min(unshown.count, Self.holdsAt - 1), unshown.error)
+      } else {
+        (memory.refusals, memory.refusal) = (0, nil)
+      }
+      if memory.doubt == .shown { memory.doubt = nil }
     }
   }
 
-  /// What the refusals of a record come to: the last of them, if it was none of those that a newer version at the server
-  /// explains.
+  /// What the refusals of a record come to: the last of them, in the server's words.
   func refusalsError(of id: RecordID) -> CloudError {
     let memory = self[id]
     let times = "refused \(memory.refusals) times"
-    guard let error = memory.refusal else {
-      return CloudError(.conflict, reason: times + ", each time after the server was asked for its newest version")
+    var words = times
+    if let unshown = memory.unshown {
+      words += ", and asked for \(unshown.count) times, which the server answers with "
+      words += "\(unshown.error.code.rawValue): \(unshown.error.reason)"
     }
-    return CloudError(
-      error.code, reason: "\(times), at last with \(error.code.rawValue): \(error.reason)",
-      requestUUID: error.requestUUID)
+    guard let error = memory.refusal ?? memory.unshown?.error else { return CloudError(.conflict, reason: words) }
+    if memory.unshown == nil, error.code == .conflict || error.code == .exists {
+      words += ", each time after the server was asked for its newest version"
+    }
+    if memory.refusal != nil { words += ", at last with \(error.code.rawValue): \(error.reason)" }
+    return CloudError(error.code, reason: words, requestUUID: error.requestUUID)
   }
 
   // MARK: Doubts
@@ -126,47 +159,132 @@ struct RecordMemory: Sendable {
   }
 }
 
-/// Records and the moments at which they are tried again.
+/// Records and the moments at which they are tried again: a heap. What was set again stays in it and is passed over, until most
+/// of it is such.
 struct Deadlines: Sendable {
-  private var byID: [RecordID: UInt64] = [:]
-  /// In descending order: the next one is the last.
-  private var order: [(id: RecordID, nanoseconds: UInt64)] = []
+  private struct Entry: Comparable, Sendable {
+    var nanoseconds: UInt64
+    var id: RecordID
 
-  var isEmpty: Bool { order.isEmpty }
-  var first: (id: RecordID, nanoseconds: UInt64)? { order.last }
-
-  /// Sets a record's moment. O(log n) to find its place.
-  mutating func set(_ id: RecordID, _ nanoseconds: UInt64) {
-    byID[id] = nanoseconds
-    var (low, high) = (0, order.count)
-    while low < high {
-      let middle = (low + high) / 2
-      if order[middle].nanoseconds > nanoseconds { low = middle + 1 } else { high = middle }
-    }
-    order.insert((id, nanoseconds), at: low)
+    static func < (one: Entry, other: Entry) -> Bool { (one.nanoseconds, one.id) < (other.nanoseconds, other.id) }
   }
 
-  /// The next one of those that `isWanted` names. O(those before it).
+  /// The moments that count.
+  private var byID: [RecordID: UInt64] = [:]
+  private var heap = MinHeap<Entry>()
+
+  var isEmpty: Bool { heap.isEmpty }
+  var first: (id: RecordID, nanoseconds: UInt64)? { heap.first.map { ($0.id, $0.nanoseconds) } }
+  /// How many entries have been moved, for a test of what it costs.
+  var moves: Int { heap.moves }
+
+  /// Sets a record's moment. O(log n).
+  mutating func set(_ id: RecordID, _ nanoseconds: UInt64) {
+    guard byID.updateValue(nanoseconds, forKey: id) != nanoseconds else { return }
+    heap.insert(Entry(nanoseconds: nanoseconds, id: id))
+    if heap.count > 2 * byID.count + 64 { heap = MinHeap(byID.map { Entry(nanoseconds: $1, id: $0) }) }
+  }
+
+  /// The next one of those that `isWanted` names. O(k log k), of k that come before it.
   func first(where isWanted: (RecordID) -> Bool) -> (id: RecordID, nanoseconds: UInt64)? {
-    order.last { byID[$0.id] == $0.nanoseconds && isWanted($0.id) }
+    heap.first { byID[$0.id] == $0.nanoseconds && isWanted($0.id) }.map { ($0.id, $0.nanoseconds) }
   }
 
   mutating func removeFirst() {
-    guard let first = order.popLast(), byID[first.id] == first.nanoseconds else { return }
+    guard let first = heap.popFirst(), byID[first.id] == first.nanoseconds else { return }
     byID[first.id] = nil
   }
 
-  /// Takes those whose moment has come.
+  /// Takes those whose moment has come. O(log n) for each.
   mutating func takeDue(_ now: UInt64) -> [RecordID] {
     var due: [RecordID] = []
-    while let last = order.last, last.nanoseconds <= now {
-      order.removeLast()
+    while let first = heap.first, first.nanoseconds <= now {
+      _ = heap.popFirst()
       // It may have been set again since.
-      if byID[last.id] == last.nanoseconds {
-        byID[last.id] = nil
-        due.append(last.id)
+      if byID[first.id] == first.nanoseconds {
+        byID[first.id] = nil
+        due.append(first.id)
       }
     }
     return due
+  }
+}
+
+/// A binary heap: the least element is the first.
+struct MinHeap<Element: Comparable & Sendable>: Sendable {
+  private var elements: [Element] = []
+  /// How many elements have been moved since it was made.
+  private(set) var moves = 0
+
+  init() {}
+
+  /// O(n).
+  init(_ elements: [Element]) {
+    self.elements = elements
+    for place in (0..<elements.count / 2).reversed() { sink(place) }
+  }
+
+  var count: Int { elements.count }
+  var isEmpty: Bool { elements.isEmpty }
+  var first: Element? { elements.first }
+
+  /// O(log n).
+  mutating func insert(_ element: Element) {
+    elements.append(element)
+    var place = elements.count - 1
+    while place > 0, case let parent = (place - 1) / 2, elements[place] < elements[parent] {
+      swap(place, parent)
+      place = parent
+    }
+  }
+
+  /// O(log n).
+  mutating func popFirst() -> Element? {
+    guard let first = elements.first, let last = elements.popLast() else { return nil }
+    if !elements.isEmpty {
+      elements[0] = last
+      sink(0)
+    }
+    return first
+  }
+
+  /// The least one that is wanted. O(k log k), of k that are less.
+  func first(where isWanted: (Element) -> Bool) -> Element? {
+    guard !elements.isEmpty else { return nil }
+    // Whatever is next is a child of what was passed over.
+    var next = MinHeap<Place>([Place(place: 0, element: elements[0])])
+    while let found = next.popFirst() {
+      if isWanted(found.element) { return found.element }
+      for child in [found.place * 2 + 1, found.place * 2 + 2] where child < elements.count {
+        next.insert(Place(place: child, element: elements[child]))
+      }
+    }
+    return nil
+  }
+
+  private struct Place: Comparable, Sendable {
+    var place: Int
+    var element: Element
+
+    static func < (one: Place, other: Place) -> Bool { one.element < other.element }
+    static func == (one: Place, other: Place) -> Bool { one.element == other.element }
+  }
+
+  private mutating func sink(_ start: Int) {
+    var place = start
+    while true {
+      var least = place
+      for child in [place * 2 + 1, place * 2 + 2] where child < elements.count && elements[child] < elements[least] {
+        least = child
+      }
+      if least == place { return }
+      swap(place, least)
+      place = least
+    }
+  }
+
+  private mutating func swap(_ one: Int, _ other: Int) {
+    elements.swapAt(one, other)
+    moves += 1
   }
 }

@@ -46,6 +46,8 @@ struct RequestPace: Sendable {
     var doing: String
     /// Whether the server named it. The engine's own can be ended early by a person.
     var isServers: Bool
+    /// Whether only a record, or a zone, waits: the next run asks for all the rest.
+    var isOfPart = false
   }
 
   private struct Until: Sendable {
@@ -102,6 +104,9 @@ struct RequestPace: Sendable {
       left.isServers == right.isServers ? left.milliseconds < right.milliseconds : right.isServers
     }
   }
+
+  /// How long the engine waits after so many failures in a row of what is no request's own.
+  func ownWait(failures: Int) -> Int64 { policy.pace.ownWait(failures: failures, policy.random) }
 
   /// The failures in a row of the kind of request that has failed most often, and the last error of any; nil if there is none.
   var retry: (count: Int, error: CloudError)? {

@@ -38,6 +38,8 @@ struct AppendStep: Sendable {
   var touched: [RecordID] = []
   /// The zones that are lost by them.
   var losses: [ZoneID] = []
+  /// Records that they hold, and that a halt keeps back: with it the holds end.
+  var halted: [RecordID] = []
 }
 
 /// A lost zone that is synced again.

@@ -10,8 +10,8 @@ struct SyncAgenda: Sendable {
   var isList = true
   /// It has refused its token: the list is asked for from its beginning.
   var isListFromStart = false
-  /// Pages in a row of that list that said that more is to come and left the token unchanged.
-  var listRepeats = 0
+  /// What tells whether that list goes on.
+  var listProgress = FeedProgress()
   /// Records with an open question, or a version that could not be read, are to be looked up.
   var isReview = true
   /// What an earlier version of the app could not read is to be read again. What this one keeps it cannot read.
@@ -31,14 +31,16 @@ struct SyncCycle: Sendable {
   var report = SyncReport()
   /// Whether it fetches what the server has not been asked for by an upload.
   var fetchesFeed = true
-  /// Pages of the list of changed zones.
-  var listPages = 0
   /// What was written up to here is sent in this round, and how many rounds may follow.
   var roundEnd = LSN.none
   var roundsLeft = SyncCycle.roundsMax
   var split = BatchSplit()
+  /// Operations that were made while a request was under way, each by the event of its change.
+  var made: [LSN: MadeOperation] = [:]
   /// Turns of the plan since the last request.
   var idleTurns = 0
+  /// What it fails with concerns a zone, a type or a record, and all the rest was synced.
+  var failsInPart = false
 
   init(_ options: CycleOptions, fetchesFeed: Bool, upTo durable: LSN) {
     (self.options, self.fetchesFeed, roundEnd) = (options, fetchesFeed, durable)
@@ -49,6 +51,12 @@ struct SyncCycle: Sendable {
   /// Whether it sends what is pending.
   var sends: Bool { options.direction != .pullOnly }
 
+  /// The operation that was made ahead for a record's newest change, if it is still the one.
+  mutating func take(_ item: UploadItem, _ entry: RecordEntry) -> MadeOperation? {
+    guard let known = made.removeValue(forKey: item.lsn), known.base == entry.base else { return nil }
+    return known
+  }
+
   /// Begins another round, if something was written since this one began: an app that writes all the time does not keep a cycle
   /// from ending.
   mutating func beginsRound(_ facts: some SyncFacts) -> Bool {
@@ -57,4 +65,11 @@ struct SyncCycle: Sendable {
     (roundEnd, roundsLeft) = (durable, roundsLeft - 1)
     return true
   }
+}
+
+/// Why a cycle has failed.
+struct RunFailure: Sendable {
+  var error: StrandlineError
+  /// It concerns a zone, a type or a record, and all the rest was synced.
+  var isOfPart: Bool
 }

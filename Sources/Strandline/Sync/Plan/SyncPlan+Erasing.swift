@@ -70,17 +70,13 @@ extension SyncPlan {
       return self[zone].phase = .erasing(.deleting)
     }
     guard page.moreComing else { return erased(zone, isLeft: true, facts) }
-    do throws(CloudError) {
-      try feed.count(page, of: zone)
-      guard page.token != from else {
-        throw CloudError(
-          .unexpectedServerResponse,
-          reason: "a page of changes of zone '\(zone)' said that more is to come and left the token unchanged")
-      }
-      self[zone].phase = .erasing(.readingFeed(feed, from: page.token, tokenWasRefused: true))
-    } catch {
-      haltErasure(of: zone, error, facts)
+    let defect = feed.progress.count(
+      asked: from, token: page.token, isEmpty: page.changes.isEmpty, moreComing: page.moreComing)
+    if let defect {
+      let error = CloudError(.unexpectedServerResponse, reason: "the feed of zone '\(zone)' says \(defect)")
+      return haltErasure(of: zone, error, facts)
     }
+    self[zone].phase = .erasing(.readingFeed(feed, from: page.token, tokenWasRefused: true))
   }
 
   mutating func refuseIdentity(_ request: PageRequest, _ error: CloudError, _ facts: some SyncFacts) throws {

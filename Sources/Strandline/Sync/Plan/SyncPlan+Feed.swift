@@ -8,7 +8,9 @@ extension SyncPlan {
   private static let tokenRefusalsMax = 3
 
   /// The zone to fetch next: one that the server named, or one of which something has to be known.
-  func nextZoneToFetch(_ facts: some SyncFacts) -> ZoneID? {
+  ///
+  /// - Parameter isResting: one that has brought nothing new, and is asked again later.
+  func nextZoneToFetch(_ facts: some SyncFacts, isResting: Bool = false) -> ZoneID? {
     let (only, scope, zones, fetchesFeed) = (cycle.options.zone, scope, zones, cycle.fetchesFeed)
     return facts.projections.withLock { projections in
       var next: (repeats: Int, id: ZoneID)?
@@ -16,10 +18,10 @@ extension SyncPlan {
         let known = zones[id]
         let isOpen = state.isDirty || state.sweepEpoch != 0
         guard known?.feed.isAwaited == true || (isOpen && fetchesFeed && (only == nil || only == id)),
-          known?.takesPages ?? true
+          known?.takesPages ?? true, (known?.feed.restsUntil != nil) == isResting
         else { continue }
         // One that repeats itself keeps no other one waiting.
-        let candidate = (repeats: known?.feed.repeats ?? 0, id: id)
+        let candidate = (repeats: known?.feed.progress.repeats ?? 0, id: id)
         if next.map({ candidate < $0 }) ?? true { next = candidate }
       }
       return next?.id
@@ -50,10 +52,6 @@ extension SyncPlan {
   /// A page has come.
   mutating func take(_ page: ZonePage, to request: PageRequest, _ offset: Int64?, _ facts: some SyncFacts) throws {
     let zone = request.zone
-    do throws(CloudError) { try self[zone].feed.count(page, of: zone) } catch {
-      self[zone].refusal = error
-      return
-    }
     var isSameZone = false
     if case .beginning(tokenWasTaken: true) = self[zone].feed.start, request.fromStart {
       // A token that was refused with this page says nothing.
@@ -62,7 +60,8 @@ extension SyncPlan {
     var step = PageStep(
       request: request, page: page, token: request.known, isReset: request.fromStart, isSameZone: isSameZone,
       reviewsChildren: try reviewsChildren(of: zone, after: page, facts), serverOffset: offset)
-    if page.moreComing, page.token != request.known, pace.wait(for: .page, at: facts.now) == nil {
+    let leadsOn = page.token != request.known && self[zone].feed.progress.isNew(page.token)
+    if page.moreComing, leadsOn, pace.wait(for: .page, at: facts.now) == nil {
       step.ahead = PageRequest(zone: zone, known: page.token, limit: request.limit, listsOnly: request.listsOnly)
     }
     steps.append(.page(step))
@@ -89,15 +88,31 @@ extension SyncPlan {
     case .open, .missing, .recreating, .ending: break
     }
     self[zone].feed.start = .token
-    // The server may repeat an old page; one that goes on is in a loop.
-    let repeats = page.moreComing && page.token == step.token ? self[zone].feed.repeats + 1 : 0
-    self[zone].feed.repeats = repeats
-    if repeats > 0 {
-      let error = CloudError(.zoneBusy, reason: "the feed of zone '\(zone)' says \(Self.repeatWords)")
-      failed(.page, error, doing: SyncRequest.page(step.request).words, times: repeats, facts)
+    // The server may repeat an old page; one that goes on is in a loop. The zone waits, and no other one.
+    let defect = self[zone].feed.progress.count(
+      asked: step.request.token, token: page.token, isEmpty: page.changes.isEmpty, moreComing: page.moreComing)
+    if defect != nil {
+      let milliseconds = pace.ownWait(failures: self[zone].feed.progress.repeats)
+      self[zone].feed.restsUntil = facts.now.after(milliseconds: milliseconds)
+      self[zone].feed.defect = defect
     } else if !page.moreComing {
       try endFetch(of: zone, facts)
     }
+  }
+
+  /// The zones whose rest is over are asked again.
+  mutating func endRests(_ facts: some SyncFacts) {
+    let now = facts.now.nanoseconds
+    for (id, zone) in zones where zone.feed.restsUntil.map({ $0 <= now }) ?? false { self[id].feed.restsUntil = nil }
+  }
+
+  /// Nothing else is due, and a zone rests whose feed has to be read.
+  func waitForFeed(_ facts: some SyncFacts) -> RequestPace.Wait? {
+    guard let zone = nextZoneToFetch(facts, isResting: true), let end = zones[zone]?.feed.restsUntil else { return nil }
+    let error = CloudError(.zoneBusy, reason: "the feed of zone '\(zone)' says \(zones[zone]?.feed.defect ?? "")")
+    return RequestPace.Wait(
+      milliseconds: facts.now.milliseconds(until: end), error: error, doing: "fetching changes of zone '\(zone)'",
+      isServers: false, isOfPart: true)
   }
 
   /// The page does not fit into one transaction: it is asked for in halves.
@@ -175,7 +190,7 @@ extension SyncPlan {
 
   /// Sends what waits for the feed of a zone. What is still in doubt goes on waiting, for the feed from its beginning.
   mutating func sendFetched(_ zone: ZoneID, _ facts: some SyncFacts) {
-    for id in queue.fetched(zone) where records[id].doubt == nil { sendAgain(id, facts) }
+    for id in queue.fetched(zone) where records[id].doubt == nil || records[id].doubt == .shown { sendAgain(id, facts) }
   }
 
   /// The records of a zone with an open sweep that have to be looked up, because the feed showed older versions of them.
@@ -240,7 +255,7 @@ extension SyncPlan {
 
   /// The server does not have a record that it once had. Whether it was deleted the feed says.
   mutating func doubt(_ id: RecordID) {
-    if records[id].doubt == nil { records.doubt(id, .feed) }
+    if records[id].doubt == nil || records[id].doubt == .shown { records.doubt(id, .feed) }
     queue.wait(id, for: .fetch)
     fetch(id.zone)
   }
@@ -256,9 +271,8 @@ extension SyncPlan {
       } else if doubt == .feed {
         records.doubt(id, .wholeFeed)
         fetch(zone, startsOver: true)
-      } else {
-        records.endDoubt(of: id)
-        records.countRefusal(of: id)
+      } else if doubt == .wholeFeed {
+        records.doubt(id, .shown)
       }
     }
   }

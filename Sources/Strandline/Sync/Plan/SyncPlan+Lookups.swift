@@ -18,9 +18,6 @@ struct LookupAnswer: Sendable {
 }
 
 extension SyncPlan {
-  /// What could not be looked up is looked up again after this.
-  static let lookupRetryMilliseconds: Int64 = 5_000
-
   mutating func lookUp(_ id: RecordID) { self[id.zone].lookups.insert(id.key) }
 
   /// Whether a record is to be looked up.
@@ -147,6 +144,7 @@ extension SyncPlan {
         postponeLookup(of: id, error, facts)
       } else {
         if queue.waits[id] == .lookup { records.endPostponement(of: id) }
+        records.shown(id)
         lookedUp(id, facts)
       }
     }
@@ -188,7 +186,7 @@ extension SyncPlan {
     // If no user is signed in, the next request says so; otherwise it is this record alone.
     if ErrorPolicy.item(error) == .signIn { due.isAccountKnown = false }
     guard queue.waits[id] == .lookup else { return }
-    records.postpone(id, error)
+    records.countUnshown(id, error)
     sendAgain(id, facts)
     failedIfNamed(.lookup, error, doing: "looking up '\(id)'", facts)
   }
@@ -231,8 +229,9 @@ extension SyncPlan {
   /// What could not be asked of a zone is asked again by the next cycle.
   private mutating func lookUpLater(_ zone: ZoneID, _ error: CloudError, _ facts: some SyncFacts) {
     self[zone].lookups.names.formUnion(self[zone].lookups.refused.names)
-    for name in self[zone].lookups.names where queue.waits[RecordID(name, zone: zone)] == .lookup {
-      wait(RecordID(name, zone: zone), milliseconds: Self.lookupRetryMilliseconds, facts)
+    for id in self[zone].lookups.names.map({ RecordID($0, zone: zone) }) where queue.waits[id] == .lookup {
+      records.countUnshown(id, error)
+      sendAgain(id, facts)
     }
     self[zone].lookups = LookupQueue()
     if case .ending(var ending) = self[zone].phase {

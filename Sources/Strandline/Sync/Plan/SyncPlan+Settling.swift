@@ -21,9 +21,12 @@ extension SyncPlan {
       return request.isAtomic
         ? refuseTogether(request.uploads, error, facts) : split(request.uploads, request.zone, error, facts)
     }
-    let halted = answer.haltedTypes
-    for (type, error) in halted { queue.halt(type, because: error, at: facts.now.nanoseconds) }
+    let halted = answer.haltedTypes(known: queue.halts.types).filter { !cycle.split.takenTypes.contains($0.key) }
+    for (type, error) in halted {
+      queue.halt(type, answer.saves(of: type), because: error, at: facts.now.nanoseconds)
+    }
     var step = AnswerStep(changes: answer.versions, source: .lookup, serverOffset: offset, cause: .upload(answer))
+    let holding = answer.held
     for (upload, outcome) in answer.outcomes {
       if outcome.appliedNothing, upload.isFirstOfLife {
         step.before.append(.append(.refused(Refused(id: upload.id, lsn: upload.lsn))))
@@ -44,10 +47,10 @@ extension SyncPlan {
             : .append(.settled(Settled(id: upload.id, lsn: upload.lsn, outcome: .deleted))))
         answer.report.uploaded += 1
       case .refused(let error, .hold, _), .refused(let error, .halt, _), .refused(let error, .split, _):
-        if halted[upload.haltedType] != nil { continue }
+        if upload.operation.kind != .delete, halted[upload.haltedType] != nil { continue }
         step.before.append(.append(heldEvent(upload.item, error, facts)))
         answer.report.held += 1
-      case .refused(let error, .target, _) where try mustShow(upload, facts):
+      case .refused(let error, .target, _) where try mustShow(upload, holding: holding, facts):
         step.before.append(.append(heldEvent(upload.item, error, facts)))
         answer.report.held += 1
       case .refused: break
@@ -69,7 +72,10 @@ extension SyncPlan {
       switch outcome {
       case .saved, .deleted:
         records.forgetRefusals(of: id)
-        cycle.split.takenTypes.insert(upload.haltedType)
+        if upload.operation.kind != .delete {
+          cycle.split.takenTypes.insert(upload.haltedType)
+          queue.taken(upload.haltedType)
+        }
         queue.taken(
           id, isDeletion: upload.operation.kind == .delete, policies.overQuota, at: facts.now.nanoseconds)
         try changed(id, facts)
@@ -77,16 +83,16 @@ extension SyncPlan {
       case .refused(let error, let policy, let server):
         if policy != .retry, policy != .signIn { records.endPostponement(of: id) }
         switch policy {
-        case .resolve: resolve(upload, isKnown: server != nil, facts)
-        case .missing: miss(upload, error)
+        case .resolve: resolve(upload, error, isKnown: server != nil, facts)
+        case .missing: miss(upload, error, facts)
         case .retry:
           queue.wait(id, for: .fetch)
           fetch(zone)
-          records.postpone(id, error)
+          records.postpone(id, error, at: facts.now)
           // A record that is postponed again and again is not the server's load.
           if answer.isWhole, records[id].postponed?.count == 1 { isOverloaded = true }
           wait = (wait?.retryAfter ?? -1) >= (error.retryAfter ?? 0) ? wait : error
-        case .target: try waitForTarget(upload, answer.victims, facts)
+        case .target: try waitForTarget(upload, error, answer.victims, facts)
         case .zoneMissing:
           if answer.isWhole { missingZone = error }
           records.countRefusal(of: id, error)
@@ -95,7 +101,7 @@ extension SyncPlan {
         case .signIn:
           // If no user is signed in, the next request says so; otherwise it is this record alone.
           due.isAccountKnown = false
-          records.postpone(id, error)
+          records.postpone(id, error, at: facts.now)
           self.wait(id, milliseconds: Self.holdMilliseconds, facts)
         case .together where answer.refusedCount > 0: queue.wake(id)
         case .together:
@@ -111,7 +117,8 @@ extension SyncPlan {
     if answer.deletes { queue.referencesMayHaveChanged(in: zone) }
     if let missingZone { confirmLoss(of: zone, missingZone, kind: isOverloaded ? .upload : nil, facts) }
     let doing = "uploading to zone '\(zone)'"
-    if let wait, isOverloaded || wait.retryAfter != nil {
+    // Where others were answered, or the same one was alone before, what the server named is that record's wait.
+    if let wait, isOverloaded {
       failed(.upload, wait, doing: doing, facts)
     } else if !answer.isWhole || (wait == nil && missingZone == nil) {
       pace.succeeded(.upload)
@@ -121,12 +128,12 @@ extension SyncPlan {
     // What other devices have done may be the cause.
     let refusedCount = answer.refusedCount - answer.notFoundCount
     if cycle.options.direction == .both, refusedCount * 4 > answer.outcomes.count || answer.hasConflicts {
-      (due.isList, cycle.listPages) = (true, 0)
+      due.isList = true
     }
   }
 
   /// The server did not find what a request was about.
-  private mutating func miss(_ upload: Upload, _ error: CloudError) {
+  private mutating func miss(_ upload: Upload, _ error: CloudError, _ facts: some SyncFacts) {
     let id = upload.id
     switch upload.operation.kind {
     case .create:
@@ -139,17 +146,28 @@ extension SyncPlan {
       records.countRefusal(of: id, error)
       queue.wait(id, for: .lookup)
       lookUp(id)
-    default: doubt(id)
+    case _ where records[id].doubt == .shown:
+      // The feed shows it, and a save does not find it. To fetch all of the zone once more would say the same.
+      records.countRefusal(of: id, error)
+      sendAgain(id, facts)
+    default:
+      records.countRefusal(of: id, error)
+      doubt(id)
     }
   }
 
   /// The server holds another version: it is looked up, unless the refusal brought it, and merged.
-  private mutating func resolve(_ upload: Upload, isKnown: Bool, _ facts: some SyncFacts) {
+  private mutating func resolve(_ upload: Upload, _ error: CloudError, isKnown: Bool, _ facts: some SyncFacts) {
     // A create has no tag: if the lookup finds no record, it is sent again.
     if let tag = upload.operation.changeTag { queue.refuse(tag: tag, of: upload.id) }
-    records.countRefusal(of: upload.id)
+    records.countRefusal(of: upload.id, error)
     queue.wait(upload.id, for: .lookup)
-    if isKnown { lookedUp(upload.id, facts) } else { lookUp(upload.id) }
+    if isKnown {
+      records.shown(upload.id)
+      lookedUp(upload.id, facts)
+    } else {
+      lookUp(upload.id)
+    }
   }
 
   /// The server's version of a record has been applied, or it has none: the record is sent again, unless that would be the
@@ -170,8 +188,13 @@ extension SyncPlan {
   /// and at last it is held.
   mutating func sendAgain(_ id: RecordID, _ facts: some SyncFacts) {
     let memory = records[id]
+    if let unshown = memory.unshown {
+      if unshown.count >= RecordMemory.holdsAt { records.refusedTooOften.append(id) }
+      return wait(id, milliseconds: records.backoff(unshown.count - 1), facts)
+    }
     if let postponed = memory.postponed {
-      return wait(id, milliseconds: records.backoff(postponed.count - 1), facts)
+      let named = facts.now.milliseconds(until: postponed.until)
+      return wait(id, milliseconds: max(named, records.backoff(postponed.count - 1)), facts)
     }
     if memory.refusals < RecordMemory.waitsAt { return queue.wake(id) }
     if memory.refusals >= RecordMemory.holdsAt { records.refusedTooOften.append(id) }
@@ -193,7 +216,8 @@ extension SyncPlan {
       if let pending = try facts.projections.entry(id)?.pending {
         let item = UploadItem(id: id, lsn: pending.newest, isDeletion: pending.isDeletion, targets: [])
         events.append(
-          .event(heldEvent(item, records.refusalsError(of: id), facts), if: .newest(id, pending.newest)))
+          .event(
+            heldEvent(item, records.refusalsError(of: id), isTimed: true, facts), if: .newest(id, pending.newest)))
       }
       queue.hold(id)
     }
@@ -204,7 +228,7 @@ extension SyncPlan {
   ///
   /// - Parameter victims: what was refused in the same request because of another record, such as this one.
   private mutating func waitForTarget(
-    _ upload: Upload, _ victims: Set<RecordID>, _ facts: some SyncFacts
+    _ upload: Upload, _ error: CloudError, _ victims: Set<RecordID>, _ facts: some SyncFacts
   ) throws {
     guard upload.operation.kind != .delete else { return queue.wait(upload.id, for: .references) }
     let set = facts.projections.set(of: upload.id)
@@ -214,10 +238,12 @@ extension SyncPlan {
       return queue.wait(upload.id, for: .target(target))
     case .record, .circle:
       // What went with it in the same request will go with it again.
-      records.countRefusal(of: upload.id)
+      records.countRefusal(of: upload.id, error)
       return sendAgain(upload.id, facts)
     case .nothing: break
     }
+    // The server has it, and not the edit by which it may be referred to.
+    if let held = try heldTarget(of: upload.item, facts) { return queue.wait(upload.id, for: .target(held)) }
     // As far as this store knows the server has them all: the feed says which it has deleted. One that was changed here may
     // wait for this one, so that its own upload does not find out: if the feed has not said it, once all of it is fetched.
     if records[upload.id].refusals == 1 {
@@ -228,18 +254,37 @@ extension SyncPlan {
     }
     queue.wait(upload.id, for: .fetch)
     fetch(upload.id.zone)
-    records.countRefusal(of: upload.id)
+    records.countRefusal(of: upload.id, error)
+  }
+
+  /// A record that another one needs, which the server has, and whose edit it refuses; nil if there is none.
+  private func heldTarget(
+    of item: UploadItem, holding: Set<RecordID> = [], _ facts: some SyncFacts
+  ) throws -> RecordID? {
+    try item.needs.map { RecordID($0, zone: item.id.zone) }.first { target in
+      guard target != item.id, let entry = try facts.projections.entry(target), let pending = entry.pending,
+        !pending.isDeletion, entry.base != nil
+      else { return false }
+      return holding.contains(target) || queue.halts.contains(target, entry, pending)
+        || facts.projections.held(target).map { $0.lsn >= pending.newest } ?? false
+    }
   }
 
   /// Whether what a record waits for may never come by itself, so that it is among the held ones: others refer to what is
   /// to be deleted, or what it refers to is not pending here either.
-  private func mustShow(_ upload: Upload, _ facts: some SyncFacts) throws -> Bool {
+  ///
+  /// - Parameter holding: those that the same answer holds.
+  private func mustShow(_ upload: Upload, holding: Set<RecordID>, _ facts: some SyncFacts) throws -> Bool {
     try upload.operation.kind == .delete || facts.projections.lacks(of: upload.item).contains { !$0.isSaved }
+      || heldTarget(of: upload.item, holding: holding, facts) != nil
   }
 
   // MARK: Holds
 
-  private func heldEvent(_ item: UploadItem, _ error: CloudError, _ facts: some SyncFacts) -> Event {
+  /// - Parameter isTimed: it ends by itself whatever the refusal is: the record was refused too often.
+  private func heldEvent(
+    _ item: UploadItem, _ error: CloudError, isTimed: Bool = false, _ facts: some SyncFacts
+  ) -> Event {
     let attempts = (facts.projections.held(item.id)?.attempts ?? 0) + 1
     // No time at all would mean: until it is released.
     let named = error.retryAfterMilliseconds.flatMap { $0 > 0 ? $0 : nil }
@@ -247,7 +292,10 @@ extension SyncPlan {
       Held(
         id: item.id, direction: .upload, lsn: item.lsn, code: error.code.rawValue, words: error.reason,
         requestUUID: error.requestUUID ?? "", attempts: attempts,
-        durationMilliseconds: named ?? Self.holdMilliseconds(error, attempts, policies.overQuota),
+        durationMilliseconds: named
+          ?? (isTimed
+            ? Self.holdMilliseconds(attempts: attempts)
+            : Self.holdMilliseconds(error, attempts, policies.overQuota)),
         wallMilliseconds: facts.now.wall, isServers: named != nil, appVersion: policies.appVersion))
   }
 
@@ -273,6 +321,13 @@ extension SyncPlan {
   /// Holds the records of a request that was refused as a whole.
   mutating func hold(_ batch: [Upload], _ error: CloudError, _ facts: some SyncFacts) {
     hold(batch.map(\.item), because: error, facts)
+  }
+
+  /// Holds the records of a request that was refused whatever they say, so that the log has the server's words. A halt keeps them
+  /// back, and while this process lives the end of the halt ends their holds; for the next process their times count.
+  mutating func holdWithHalt(_ batch: [Upload], _ error: CloudError, _ facts: some SyncFacts) {
+    let events = batch.map { SyncEvent.append(heldEvent($0.item, error, facts)) }
+    steps.append(.append(AppendStep(events: events, halted: batch.map(\.id))))
   }
 
   private mutating func hold(_ items: [UploadItem], because error: CloudError, _ facts: some SyncFacts) {
@@ -378,6 +433,18 @@ struct UploadAnswer: Sendable {
     }
   }
 
+  /// The records that are held because of what they are.
+  var held: Set<RecordID> {
+    var held: Set<RecordID> = []
+    for (upload, outcome) in outcomes {
+      switch outcome {
+      case .refused(_, .hold, _), .refused(_, .halt, _), .refused(_, .split, _): held.insert(upload.id)
+      case .saved, .deleted, .refused: break
+      }
+    }
+    return held
+  }
+
   mutating func forgetVersions() {
     for place in outcomes.indices {
       guard case .refused(let error, let policy, _) = outcomes[place].outcome else { continue }
@@ -390,13 +457,20 @@ struct UploadAnswer: Sendable {
     !outcomes.contains { if case .refused = $0.outcome { false } else { true } }
   }
 
-  /// The types of which every record, and at least `alikeMin`, was refused with the same words: the cause is not a record.
-  var haltedTypes: [UploadHalts.HaltedType: CloudError] {
+  /// The saves of a type.
+  func saves(of type: UploadHalts.HaltedType) -> [UploadItem] {
+    outcomes.filter { $0.upload.operation.kind != .delete && $0.upload.haltedType == type }.map(\.upload.item)
+  }
+
+  /// The types of which every save, and at least `alikeMin`, was refused with the same words: the cause is not a record.
+  ///
+  /// - Parameter known: those of which that was found before: of these one is enough.
+  func haltedTypes(known: [UploadHalts.HaltedType: CloudError]) -> [UploadHalts.HaltedType: CloudError] {
     var errors: [UploadHalts.HaltedType: (error: CloudError, count: Int)] = [:]
     // A record that the words name and that all of them refer to may be the cause: others of the type are not refused then.
     var named: [UploadHalts.HaltedType: Set<CloudName>] = [:]
     var others: Set<UploadHalts.HaltedType> = []
-    for (upload, outcome) in outcomes {
+    for (upload, outcome) in outcomes where upload.operation.kind != .delete {
       let type = upload.haltedType
       guard case .refused(let error, .hold, _) = outcome, error.code != .quotaExceeded else {
         others.insert(type)
@@ -409,8 +483,10 @@ struct UploadAnswer: Sendable {
       let targets = upload.item.needs.filter { error.reason.contains("'\($0)'") }
       named[type] = named[type]?.intersection(targets) ?? Set(targets)
     }
-    return errors.filter {
-      !others.contains($0.key) && $0.value.count >= SyncPlan.alikeMin && named[$0.key]?.isEmpty != false
+    return errors.filter { type, found in
+      if others.contains(type) { return false }
+      if let before = known[type] { return (before.code, before.reason) == (found.error.code, found.error.reason) }
+      return found.count >= SyncPlan.alikeMin && named[type]?.isEmpty != false
     }.mapValues(\.error)
   }
 }

@@ -23,6 +23,14 @@ struct Upload: Sendable {
   var lsn: LSN { item.lsn }
 }
 
+/// An operation that was made before its turn. It is the same in its turn, as long as the record has the same base.
+struct MadeOperation: Sendable {
+  var base: Base?
+  var upload: Upload
+  /// An upper bound of its bytes in JSON.
+  var bytes: Int
+}
+
 extension SyncPlan {
   /// The next upload, or what else is to be done for what is pending; nil if nothing is ready.
   mutating func chooseUpload(_ facts: some SyncFacts) throws -> Choice? {
@@ -177,7 +185,7 @@ extension SyncPlan {
       confirmLoss(of: zone, error, kind: .upload, facts)
     case .split where !ErrorPolicy.appliedNothing(error):
       for upload in batch {
-        records.countRefusal(of: upload.id)
+        records.countRefusal(of: upload.id, error)
         queue.wait(upload.id, for: .fetch)
       }
       fetch(zone)
@@ -195,7 +203,9 @@ extension SyncPlan {
     case .stopSaves where batch.contains { $0.operation.kind != .delete }:
       noteRefusal(of: batch, error)
       giveUpParts(of: zone)
-      if let save = batch.first(where: { $0.operation.kind != .delete }) {
+      let saves = batch.filter { $0.operation.kind != .delete }
+      holdWithHalt(saves, error, facts)
+      if let save = saves.first {
         queue.haltSaves(of: save.id, because: error, policies.overQuota, at: facts.now.nanoseconds)
       }
     // The other zones are sent to all the same; the cycle throws this error at its end.
@@ -301,12 +311,15 @@ extension SyncPlan {
   private mutating func refuseAlone(_ batch: [Upload], _ error: CloudError, _ facts: some SyncFacts) {
     cycle.split.refusedAlone.append((batch, error))
     let type = batch[0].haltedType
-    let alike = cycle.split.refusedAlone.count { other, refusal in
-      other[0].haltedType == type && (refusal.code, refusal.reason) == (error.code, error.reason)
+    func isAlike(_ other: [Upload], _ refusal: CloudError) -> Bool {
+      other[0].operation.kind != .delete && other[0].haltedType == type
+        && (refusal.code, refusal.reason) == (error.code, error.reason)
     }
-    if alike >= Self.alikeMin, !cycle.split.takenTypes.contains(type) {
-      queue.halt(type, because: error, at: facts.now.nanoseconds)
-      cycle.split.refusedAlone.removeAll { $0.batch[0].haltedType == type }
+    let alike = cycle.split.refusedAlone.filter { isAlike($0.batch, $0.error) }
+    let isKnown = queue.halts.types[type].map { isAlike(batch, $0) } ?? false
+    if isKnown || alike.count >= Self.alikeMin, !cycle.split.takenTypes.contains(type) {
+      queue.halt(type, alike.flatMap { $0.batch.map(\.item) }, because: error, at: facts.now.nanoseconds)
+      cycle.split.refusedAlone.removeAll { isAlike($0.batch, $0.error) }
       // What else was in the batch comes again without that type.
       cycle.split.parts = []
       queue.lookAgain()
@@ -392,14 +405,39 @@ extension SyncPlan {
         continue
       }
       do {
-        guard let upload = try upload(item, entry, sync, facts) else { continue }
-        uploads.append(upload)
-        bytes += UploadPlan.jsonBytes(upload.operation)
+        guard let made = try cycle.take(item, entry) ?? make(item, entry, sync, facts) else { continue }
+        uploads.append(made.upload)
+        bytes += made.bytes
       } catch let error as StrandlineError where error.isOfOneRecord {
         batch.unreadable.append((item.id, item.lsn, error))
       }
     }
     return (uploads, bytes)
+  }
+
+  /// Makes the operations of the next batch while an upload is under way. Nothing is taken from the queue: what the answer, or the
+  /// app, changes of these records meanwhile is seen when it is their turn.
+  mutating func lookAhead(_ facts: some SyncFacts) throws {
+    cycle.made = [:]
+    // The halves of a refused batch go first.
+    guard !cycle.split.isOpen else { return }
+    let sync = facts.projections.sync
+    for item in try queue.lookAhead(reading(facts), limits.operations.current) {
+      do {
+        guard let entry = try facts.projections.entry(item.id), entry.pending?.newest == item.lsn else { continue }
+        cycle.made[item.lsn] = try make(item, entry, sync, facts)
+      } catch let error as StrandlineError where error.isOfOneRecord {
+        // It is held when it is its turn.
+      }
+    }
+  }
+
+  private func make(
+    _ item: UploadItem, _ entry: RecordEntry, _ sync: SyncState, _ facts: some SyncFacts
+  ) throws -> MadeOperation? {
+    try upload(item, entry, sync, facts).map {
+      MadeOperation(base: entry.base, upload: $0, bytes: UploadPlan.jsonBytes($0.operation))
+    }
   }
 
   /// The operation for a record's newest mutation.

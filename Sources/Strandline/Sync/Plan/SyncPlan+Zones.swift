@@ -4,8 +4,6 @@
 import StrandlineSystem
 
 extension SyncPlan {
-  static let repeatWords = "that more is to come, and its token stays the same"
-
   // MARK: The list of changed zones
 
   mutating func chooseList(_ facts: some SyncFacts) throws -> Choice? {
@@ -21,12 +19,6 @@ extension SyncPlan {
       }
     }
     guard due.isList, cycle.fetchesFeed else { return nil }
-    cycle.listPages += 1
-    guard cycle.listPages <= Self.emptyPagesMax else {
-      throw CloudError(
-        .unexpectedServerResponse,
-        reason: "the list of changed zones did not end after \(Self.emptyPagesMax) pages")
-    }
     let (scope, fromStart) = (scope, due.isListFromStart)
     let known = facts.projections.withLock { $0.sync.databaseTokens[scope] }
     return .next(.ask(.changedZones(ListRequest(known: known, fromStart: fromStart && known != nil))))
@@ -46,13 +38,16 @@ extension SyncPlan {
     // Every cycle has this answer, and perhaps no other one.
     var step = AppendStep(events: [], premise: .databaseToken(scope, known), serverOffset: offset)
     defer { if offset != nil || !step.events.isEmpty { steps.append(.append(step)) } }
-    if page.moreComing, page.token == known {
-      due.listRepeats += 1
-      let error = CloudError(.zoneBusy, reason: "the list of changed zones says \(Self.repeatWords)")
-      failed(.zoneList, error, doing: SyncRequest.changedZones(request).words, times: due.listRepeats, facts)
-      return
+    let defect = due.listProgress.count(
+      asked: request.token, token: page.token, isEmpty: page.zones.isEmpty, moreComing: page.moreComing)
+    if let defect {
+      let error = CloudError(.zoneBusy, reason: "the list of changed zones says \(defect)")
+      failed(
+        .zoneList, error, doing: SyncRequest.changedZones(request).words, times: due.listProgress.repeats, facts)
+      // What it says is so all the same, but for a token that says nothing new.
+      if page.token == known { return }
     }
-    (due.listRepeats, due.isList) = (0, page.moreComing)
+    due.isList = page.moreComing
     guard page.token != known || !page.zones.isEmpty else { return }
     let sync = facts.projections.sync
     if request.fromStart {
@@ -88,8 +83,16 @@ extension SyncPlan {
     if try facts.hasNothing(of: id) {
       return .event(.zoneChanged(ZoneChanged(zone: id, change: .forgotten)), if: .nothingKnown(id))
     }
-    return .event(
-      .zoneChanged(.lost(id, loss, words: "the list of changed zones says that it is gone")), if: .notDecided(id))
+    if state.isLost {
+      self[id].isLossNoted = true
+      return nil
+    }
+    // A server may say so too early. Should the process end before the answer, the zone's feed asks the same.
+    let error = CloudError(.zoneNotFound, reason: "the list of changed zones says that it is gone")
+    if !self[id].isInQuestion {
+      self[id].phase = .missing(LossQuestion(error: error, loss: loss), then: self[id].phase)
+    }
+    return .append(.zoneChanged(.listed(id, loss)))
   }
 
   // MARK: A zone that may be gone
@@ -107,7 +110,8 @@ extension SyncPlan {
       if error.code != .zoneNotFound { self[zone].refusal = error }
       return
     }
-    self[zone].phase = .missing(LossQuestion(error: error, kind: kind), then: self[zone].phase)
+    let loss = state?.listedLoss ?? .notFound
+    self[zone].phase = .missing(LossQuestion(error: error, loss: loss, kind: kind), then: self[zone].phase)
   }
 
   /// The question of a zone, and the phase to which the zone goes back.
@@ -138,7 +142,7 @@ extension SyncPlan {
       let event = Event.zoneChanged(ZoneChanged(zone: zone, change: .forgotten))
       steps.append(.append(AppendStep(events: [.event(event, if: .nothingKnown(zone))])))
     } else {
-      lose(zone, .notFound, words: "the server does not have it: \(error)")
+      lose(zone, question.loss, words: "the server does not have it: \(error)")
     }
   }
 

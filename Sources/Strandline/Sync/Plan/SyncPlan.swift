@@ -16,9 +16,6 @@ import StrandlineSystem
 /// The plan of one engine: one store, one database.
 struct SyncPlan: Sendable {
   static let pageLimit = 200
-  /// Pages in a row that may be empty and say that more is to come. The live service was seen to send dozens.
-  static let emptyPagesMax = 1_000
-
   /// The one database that this syncs. What the store holds of the others is not touched.
   let address: CloudAddress
   let policies: SyncPolicies
@@ -115,6 +112,7 @@ struct SyncPlan: Sendable {
         if case .ending = $0.phase { return true }
         return $0.refusal != nil || $0.isLossNoted
       }
+      cycle.failsInPart = true
       try finish(facts)
       return .done
     }
@@ -137,7 +135,8 @@ struct SyncPlan: Sendable {
       }
     }
     if let blocked { return .next(.wait(blocked)) }
-    return waitForRecord(facts).map { .next(.wait($0)) }
+    let waits = [waitForRecord(facts), waitForFeed(facts)].compactMap(\.self)
+    return waits.min { $0.milliseconds < $1.milliseconds }.map { .next(.wait($0)) }
   }
 
   private mutating func choose(_ kind: RequestKind, _ facts: some SyncFacts) throws -> Choice? {
@@ -317,6 +316,7 @@ struct SyncPlan: Sendable {
       guard let state = facts.zone(zone), state.isLost, !state.isErased else { continue }
       noteLoss(of: zone, facts)
     }
+    for id in step.halted { queue.endHold(of: id, facts) }
     for id in step.touched { try changed(id, facts) }
   }
 
@@ -375,12 +375,12 @@ struct SyncPlan: Sendable {
     // The log may not have learned the account that was asked for.
     if facts.projections.withLock({ $0.sync.bounds[scope] }) == nil { due.isAccountKnown = false }
     beginChildReviews(facts)
-    beginZones(keepsOn: keepsOn)
+    beginZones()
     if keepsOn { lookAgain() }
     due.wasIncomplete = true
     if options.isUserInitiated {
       pace.endOwnWaits()
-      for (id, wait) in queue.waits.all where wait == .time && records[id].postponed != nil { queue.wake(id) }
+      for (id, wait) in queue.waits.all where wait == .time && records.waitsOnOwn(id) { queue.wake(id) }
     }
     queue.beginRun(
       isUserInitiated: options.isUserInitiated, erasures: zonesToErase(facts), at: now.nanoseconds)
@@ -392,7 +392,7 @@ struct SyncPlan: Sendable {
   }
 
   /// What a cycle has refused and begun says nothing of the zone now.
-  private mutating func beginZones(keepsOn: Bool) {
+  private mutating func beginZones() {
     for id in zones.keys {
       var zone = self[id]
       // What the server took in an earlier cycle says nothing of the zone now.
@@ -402,7 +402,10 @@ struct SyncPlan: Sendable {
       zone.lookups.names.formUnion(zone.lookups.refused.names)
       zone.lookups.refused = RefusedLookups()
       if !zone.listedRefused.refusals.isEmpty { (zone.listing, zone.listedRefused) = (nil, RefusedLookups()) }
-      if keepsOn { zone.feed.emptyPages = 0 }
+      if cycle.options.isUserInitiated {
+        zone.feed.progress.forgetEmpty()
+        zone.feed.restsUntil = nil
+      }
       zones[id] = zone.isAtRest ? nil : zone
     }
   }
@@ -433,7 +436,7 @@ struct SyncPlan: Sendable {
       throw RefusedCycle(
         halted.value,
         "the server refuses every '\(halted.key.type)' of zone '\(halted.key.zone)': \(halted.value); they stay in "
-          + "the store, and the rest was sent; they are sent again by the next 'now()', after a relaunch, and once a day",
+          + "the store, and the rest was sent; the next 'now()' tries one of them, as the engine does by itself, later and later",
         isWhole: true)
     }
   }
@@ -475,6 +478,7 @@ struct SyncPlan: Sendable {
   }
 
   private mutating func wakeWhatIsDue(_ facts: some SyncFacts) {
+    endRests(facts)
     let now = facts.now.nanoseconds
     for id in records.times.takeDue(now) where queue.waits[id] == .time { queue.wake(id) }
     for id in records.holdEnds.takeDue(now) where queue.waits[id] == .hold { queue.endHold(of: id, facts) }
@@ -492,12 +496,14 @@ struct SyncPlan: Sendable {
     }
     guard let (id, nanoseconds) = next else { return nil }
     // Whatever it was refused with, it is only later that it is sent again.
+    let memory = records[id]
     let error =
-      records[id].postponed?.error
+      memory.postponed?.error ?? memory.unshown?.error
       ?? CloudError(.conflict, reason: "'\(id)' was \(records.refusalsError(of: id).reason)")
     return RequestPace.Wait(
       milliseconds: facts.now.milliseconds(until: nanoseconds), error: error,
-      doing: "uploading to zone '\(id.zone)'", isServers: false)
+      doing: "uploading to zone '\(id.zone)'",
+      isServers: memory.postponed != nil && !records.waitsOnOwn(id), isOfPart: true)
   }
 
   /// When something that waits now is due; nil if nothing waits for a moment.
@@ -505,7 +511,8 @@ struct SyncPlan: Sendable {
     var dues = RequestKind.allCases.compactMap { kind in
       pace.wait(for: kind, at: now).map { NextDue(milliseconds: $0.milliseconds, isServers: $0.isServers) }
     }
-    for moment in [records.times.first?.nanoseconds, records.holdEnds.first?.nanoseconds, queue.halts.nextTry] {
+    let rest = zones.values.compactMap(\.feed.restsUntil).min()
+    for moment in [records.times.first?.nanoseconds, records.holdEnds.first?.nanoseconds, queue.halts.nextTry, rest] {
       guard let moment else { continue }
       dues.append(NextDue(milliseconds: now.milliseconds(until: moment), isServers: false))
     }

@@ -87,27 +87,63 @@ struct Feed: Hashable, Sendable {
   var isAwaited = false
   var start = Start.token
   var limit = SyncPlan.pageLimit
-  /// Pages in a row that said that more is to come and left the token unchanged.
-  var repeats = 0
-  /// Pages in a row that were empty and said that more is to come.
-  var emptyPages = 0
+  /// What tells whether it goes on.
+  var progress = FeedProgress()
+  /// It has brought nothing new, more and more often: until then no page is asked for, by the monotonic clock.
+  var restsUntil: UInt64?
+  /// What was wrong with its last page.
+  var defect: String?
+}
 
-  /// Counts a page that is empty.
+/// Whether a feed that says that more is to come goes on. Its tokens are opaque, so that only one that was there before says that it
+/// goes in a circle.
+struct FeedProgress: Hashable, Sendable {
+  /// So many pages in a row may be empty, as the live service was seen to send them by the dozen.
+  static let emptyPagesMax = 200
+
+  /// The tokens of its pages. They are forgotten where it begins again.
+  private var tokens: Set<ChangeToken> = []
+  /// Pages in a row that were empty and said that more is to come.
+  private var emptyPages = 0
+  /// Pages in a row that brought nothing new.
+  private(set) var repeats = 0
+
+  /// Counts a page.
   ///
-  /// - Throws: if the server goes on with such pages.
-  mutating func count(_ page: ZonePage, of zone: ZoneID) throws(CloudError) {
-    emptyPages = page.changes.isEmpty ? emptyPages + 1 : 0
-    guard emptyPages <= SyncPlan.emptyPagesMax else {
-      throw CloudError(
-        .unexpectedServerResponse,
-        reason: "\(emptyPages) pages of changes of zone '\(zone)' in a row were empty and said that more is to come")
+  /// - Parameters:
+  ///   - asked: the token that it was asked with.
+  ///   - token: the one that it has brought.
+  /// - Returns: what is wrong with it; nil if it is a new one, or the last one.
+  mutating func count(asked: ChangeToken?, token: ChangeToken, isEmpty: Bool, moreComing: Bool) -> String? {
+    guard moreComing else {
+      self = FeedProgress()
+      return nil
     }
+    if let asked { tokens.insert(asked) } else { tokens = [] }
+    let isNew = tokens.insert(token).inserted
+    emptyPages = isEmpty ? emptyPages + 1 : 0
+    guard isNew, emptyPages <= Self.emptyPagesMax else {
+      repeats += 1
+      return isNew
+        ? "that more is to come, and \(emptyPages) pages in a row were empty"
+        : "that more is to come, and its token \(token == asked ? "stays the same" : "was there before")"
+    }
+    repeats = 0
+    return nil
   }
+
+  /// A person wants it now: as many pages in a row may be empty once more.
+  mutating func forgetEmpty() { emptyPages = 0 }
+
+  /// Whether a page with this token may lead on.
+  func isNew(_ token: ChangeToken) -> Bool { !tokens.contains(token) }
 }
 
 /// The server has said that it does not have a zone.
 struct LossQuestion: Sendable {
   var error: CloudError
+  /// Why it is lost if the list of all zones agrees.
+  var loss = ZoneLoss.notFound
   /// The requests that wait if the zone is there; nil if they need not.
   var kind: RequestKind?
 }

@@ -81,8 +81,8 @@ extension RecordStore {
         guard isRunOver, halt.type != nil else { return nil }
         let error = StrandlineError(
           .serverRefused,
-          "the server refuses every \(halt); they stay in the store and are sent again by the next 'now()', after a relaunch, "
-            + "and once a day"
+          "the server refuses every \(halt); they stay in the store, and the next 'now()' tries one of them, as the engine does by "
+            + "itself, later and later"
         )
         return next == id ? error : StrandlineError.waits(id, for: error)
       case nil: return nil

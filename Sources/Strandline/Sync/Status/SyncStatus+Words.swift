@@ -67,6 +67,13 @@ extension SyncStatus {
       return "\(Self.things(count, "record")) \(count == 1 ? "is" : "are") tried again from "
         + "\(Self.timeOfDay(next, timeZone)) on: \(Self.causes(of: timed))"
     }
+    if failsInPart, waits.time > 0 {
+      let words = waits.time == 1 ? "waits: the server wants it later" : "wait: the server wants them later"
+      return "\(Self.things(waits.time, "change")) \(words)"
+    }
+    if failsInPart, failureCode == .throttled, download.zonesLeft > 0 {
+      return "\(Self.things(download.zonesLeft, "zone")) not fetched to the end: \(Self.words(for: .throttled))"
+    }
     if let failureCode { return "Not synced: \(Self.words(for: failureCode))" }
     if unsettled > 0 { return "\(Self.things(unsettled, "change")) to upload" }
     if let listing = download.listing {

@@ -158,6 +158,8 @@ public struct SyncStatus: Hashable, Sendable {
   public var retry: Retry?
   /// Why the last run failed, nil if it did not: the code, and the sentence.
   public var failureCode: StrandlineError.Code?
+  /// Whether it failed in a zone, a type or a record alone: all the rest was synced, and the next run comes as after any other.
+  public var failsInPart: Bool
   /// The sentence of that error. It may name records.
   public var failure: String?
   /// The last request.

@@ -22,7 +22,7 @@ final class SyncWatch: Sendable {
     var refused: [SyncStatus.Halt] = []
     var decided: [ZoneID: ZoneLossDecision] = [:]
     var retry: SyncStatus.Retry?
-    var failure: StrandlineError?
+    var failure: RunFailure?
     var lastOperation: SyncStatus.Operation?
     var lastUpload: Int64?
     var lastFetch: Int64?
@@ -167,13 +167,17 @@ final class SyncWatch: Sendable {
     _ failure: (any Error)?
   ) {
     stepEnded(plan, plan.notices, refusedZones)
-    let wall = wall
+    let (wall, isOfPart) = (wall, plan.cycle.failsInPart)
     let error = failure.map { $0 as? StrandlineError }
     let report = state.withLock { state in
       (state.isRunning, state.request) = (false, nil)
       state.wait = wait.map { SyncStatus.Wait($0, wall: wall) }
       // One that was cancelled says nothing.
-      if let error { state.failure = error ?? state.failure } else { state.failure = nil }
+      switch error {
+      case nil: state.failure = nil
+      case .some(nil): break
+      case .some(let error?): state.failure = RunFailure(error: error, isOfPart: isOfPart)
+      }
       return state.report
     }
     switch error {
@@ -317,7 +321,8 @@ final class SyncWatch: Sendable {
         halts: (known.lost + state.refused.filter { halt in !known.lost.contains { $0.zone == halt.zone } }).sorted {
           ($0.zone, $0.type ?? "") < ($1.zone, $1.type ?? "")
         }, lossesDecided: state.decided.values.sorted { $0.zone < $1.zone }, retry: state.retry,
-        failureCode: state.failure?.code, failure: state.failure?.message,
+        failureCode: state.failure?.error.code,
+        failsInPart: state.failure?.isOfPart == true, failure: state.failure?.error.message,
         lastOperation: state.lastOperation,
         account: known.bounds.first.map {
           StoreStatus.Account(container: $0.container, environment: $0.environment, scopes: known.bounds.map(\.scope))

@@ -75,14 +75,13 @@ extension CycleDriver {
     do {
       try plan.apply(outcome, to: request, StoreFacts(store))
       guard case .page(let page) = try outcome.result.get() else { return nil }
-      try feed.count(page, of: zone)
-      feed.repeats = page.moreComing && page.token == token ? feed.repeats + 1 : 0
-      guard feed.repeats == 0 else {
-        let error = CloudError(.zoneBusy, reason: "the feed of zone '\(zone)' says \(SyncPlan.repeatWords)")
-        plan.failed(.page, error, doing: request.words, times: feed.repeats, StoreFacts(store))
-        return nil
-      }
-      return page
+      let defect = feed.progress.count(
+        asked: token, token: page.token, isEmpty: page.changes.isEmpty, moreComing: page.moreComing)
+      guard let defect else { return page }
+      let error = CloudError(.zoneBusy, reason: "the feed of zone '\(zone)' says \(defect)")
+      plan.failed(.page, error, doing: request.words, times: feed.progress.repeats, StoreFacts(store))
+      // What is empty leads on; what comes again does not.
+      return page.changes.isEmpty && page.token != token ? page : nil
     } catch let error as CloudError {
       switch ErrorPolicy.request(error) {
       // The plan has it wait.

@@ -69,6 +69,10 @@ struct OutgoingQueue: Sendable {
     endWait(of: id)
     keep(id)
     waits.set(id, wait)
+    switch wait {
+    case .target, .hold: halts.waits(id)
+    case .fetch, .lookup, .time, .references, .together: break
+    }
   }
 
   mutating func endWait(of id: RecordID) {
@@ -171,14 +175,21 @@ struct OutgoingQueue: Sendable {
   mutating func beginRun(isUserInitiated: Bool, erasures: [ZoneID], at now: UInt64) {
     halts.keepErasures(of: erasures)
     let liftsRequests = halts.liftRequests(at: now, all: isUserInitiated)
-    if halts.liftTypes(at: now, all: isUserInitiated) || liftsRequests { lookAgain() }
+    if halts.probeTypes(at: now, all: isUserInitiated) || liftsRequests { lookAgain() }
     for id in holds.beginRun(endsOwn: isUserInitiated) { wake(id) }
   }
 
-  /// Nothing of a type is sent any more, before a person asks for it or a day is over.
-  mutating func halt(_ type: UploadHalts.HaltedType, because error: CloudError, at now: UInt64) {
-    halts.halt(type, because: error, at: now)
+  /// Nothing of a type is sent any more but deletions, and one record now and then.
+  ///
+  /// - Parameter items: those that were refused.
+  mutating func halt(
+    _ type: UploadHalts.HaltedType, _ items: [UploadItem], because error: CloudError, at now: UInt64
+  ) {
+    halts.halt(type, items, because: error, at: now)
   }
+
+  /// The server has taken a save of a type.
+  mutating func taken(_ type: UploadHalts.HaltedType) { if halts.taken(type) { lookAgain() } }
 
   /// The storage of a zone's owner is full: nothing is sent to the owner's zones but deletions, until the halt ends.
   ///
@@ -211,8 +222,9 @@ struct OutgoingQueue: Sendable {
   /// - Returns: whether it is looked at again.
   mutating func checkHalts(_ facts: some SyncFacts) throws -> Bool {
     let isOver = try halts.forgetSent { id in try facts.projections.entry(id)?.pending }
-    if isOver { lookAgain() }
-    return isOver
+    let isAny = halts.probeAny()
+    if isOver || isAny { lookAgain() }
+    return isOver || isAny
   }
 
   /// A hold is over by the monotonic clock, whatever the wall clock says.
@@ -294,6 +306,22 @@ struct OutgoingQueue: Sendable {
       }
       if let work = try takeDeletions(of: zone, &reading) { return work }
     }
+  }
+
+  /// Reads what is owed until a batch is ready, and takes nothing.
+  ///
+  /// - Returns: the first `count` saves of the zone that has most.
+  mutating func lookAhead(_ reading: Reading, _ count: Int) throws -> [UploadItem] {
+    var reading = reading
+    if passedOver.hasSkipped, reading.only != passedOver.only { return [] }
+    passedOver.only = reading.only
+    try fill(&reading)
+    // They are met again when it is their turn.
+    for (id, _, _) in reading.unreadable { wake(id) }
+    let sent = lanes.filter { zone, _ in
+      (reading.only.map { $0 == zone } ?? true) && !reading.frozen.contains(zone)
+    }
+    return sent.max { ($0.value.count, $1.key) < ($1.value.count, $0.key) }?.value.first(count) ?? []
   }
 
   /// The zone to send to.
@@ -402,9 +430,9 @@ struct OutgoingQueue: Sendable {
     } else if reading.frozen.contains(id.zone) {
       // When the zone is synced again, everything is looked at again.
       passedOver.frozenZones.insert(id.zone)
-    } else if halts.contains(id, entry, pending) {
+    } else if halts.contains(id, entry, pending), !letsThrough(id, entry, pending, reading) {
       // When the halt ends, everything is looked at again.
-      halts.met(id, pending)
+      halts.met(id, entry, pending)
       keep(id)
     } else if let held = reading.facts.projections.held(id), held.lsn >= pending.newest, !holds.endsForPerson(held),
       !holds.isOver(held, wall: reading.facts.now.wall)
@@ -416,6 +444,15 @@ struct OutgoingQueue: Sendable {
       lookups.append(id)
     } else {
       try ready(id, entry, pending, &reading)
+    }
+  }
+
+  private mutating func letsThrough(
+    _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading
+  ) -> Bool {
+    halts.letsThrough(id, entry, pending) {
+      let projections = reading.facts.projections
+      return projections.set(of: id).map { projections.members(of: $0) } ?? []
     }
   }
 
@@ -447,7 +484,7 @@ struct OutgoingQueue: Sendable {
     at held: Held, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
   ) throws {
     let id = held.id
-    guard held.code == CloudError.Code.validatingReferenceError.rawValue else {
+    guard held.code == CloudError.Code.validatingReferenceError.rawValue, held.durationMilliseconds == 0 else {
       wait(id, for: .hold)
       return holds.begin(held)
     }

@@ -2,8 +2,11 @@
 // zone that the user may not write to, the erasure of a zone. To hold such records one by one would ask the server once for each;
 // so nothing of the kind is sent until the halt ends.
 //
-// A type's halt ends by a run that a person wants, by a relaunch, and by itself a day after it began. That of whole requests
-// ends by the same two, and by itself after a wait that doubles while the server goes on refusing: else each write of the app
+// A type's halt lets one record through when a person wants a run, and by itself after a wait that doubles while the server goes on
+// refusing: one that it has not refused yet, or that was edited since, before one that it has. When it takes that one, all of the type
+// goes. Deletions go all the time. A relaunch ends it.
+//
+// That of whole requests ends by a run that a person wants, by a relaunch, and by itself after such a wait: else each write of the app
 // would send a whole request to have it refused. A deletion makes the wait for a full storage the first one again.
 
 import StrandlineSystem
@@ -41,10 +44,31 @@ struct UploadHalts: Sendable {
     var end: UInt64
   }
 
-  /// Zones and types of which every record was refused with the same words.
-  private(set) var types: [HaltedType: CloudError] = [:]
-  /// When each is tried again, by the monotonic clock.
-  private var ends: [HaltedType: UInt64] = [:]
+  /// A type of which records are refused alike.
+  private struct TypeHalt: Sendable {
+    /// What is let through next.
+    enum Probe: Hashable, Sendable {
+      case none
+      /// One that was not refused yet; or whichever comes first, where there is no such one.
+      case next(isNew: Bool)
+      /// This one, with what goes together with it, until the server has said something of it.
+      case records(Set<RecordID>, isNew: Bool)
+    }
+    var error: CloudError
+    /// When the next one is let through, by the monotonic clock.
+    var end: UInt64
+    /// How often in a row it was refused.
+    var refusals: UInt64
+    /// The changes that were refused.
+    var refused: [RecordID: LSN] = [:]
+    var probe = Probe.none
+    /// What was to be let through and has to wait for something else.
+    var skipped: Set<RecordID> = []
+    /// One that is not sent because of this; nil if none was met.
+    var unsent: RecordID?
+  }
+
+  private var typeHalts: [HaltedType: TypeHalt] = [:]
   private var halts: [Kind: Halt] = [:]
   /// How often in a row each was refused.
   private var refusals: [Kind: UInt64] = [:]
@@ -58,8 +82,11 @@ struct UploadHalts: Sendable {
     return refused
   }
 
-  /// When the first of what is refused in whole requests is tried again.
-  var nextTry: UInt64? { halts.values.map(\.end).min() }
+  /// Zones and types of which every record was refused with the same words.
+  var types: [HaltedType: CloudError] { typeHalts.mapValues(\.error) }
+
+  /// When the first of what is refused is tried again.
+  var nextTry: UInt64? { (halts.values.map(\.end) + typeHalts.values.map(\.end)).min() }
 
   /// When what is refused of a zone in whole requests is tried again; nil if nothing is.
   func nextTry(of zone: ZoneID) -> UInt64? {
@@ -67,20 +94,78 @@ struct UploadHalts: Sendable {
   }
 
   /// When a type is tried again; nil if it is not refused.
-  func nextTry(of type: HaltedType) -> UInt64? { ends[type] }
+  func nextTry(of type: HaltedType) -> UInt64? { typeHalts[type]?.end }
 
-  mutating func halt(_ type: HaltedType, because error: CloudError, at now: UInt64) {
-    types[type] = error
-    ends[type] = now &+ UInt64(SyncPlan.holdMillisecondsMax) &* 1_000_000
+  /// Nothing of a type is sent any more but deletions, and one record now and then.
+  ///
+  /// - Parameter items: those that were refused.
+  mutating func halt(_ type: HaltedType, _ items: [UploadItem], because error: CloudError, at now: UInt64) {
+    var halt = typeHalts[type] ?? TypeHalt(error: error, end: now, refusals: 0)
+    (halt.error, halt.probe, halt.refusals) = (error, .none, halt.refusals + 1)
+    halt.end = now &+ UInt64(SyncPlan.holdMilliseconds(attempts: halt.refusals)) &* 1_000_000
+    for item in items { halt.refused[item.id] = item.lsn }
+    halt.unsent = items.first?.id ?? halt.unsent
+    typeHalts[type] = halt
   }
 
-  /// Lifts the halts of types whose day is over, or all of them.
+  /// Lets one record through of each type whose wait is over, or of every one.
   ///
-  /// - Returns: whether there was one.
-  mutating func liftTypes(at now: UInt64, all: Bool) -> Bool {
-    let over = ends.filter { all || now >= $0.value }
-    for type in over.keys { (types[type], ends[type]) = (nil, nil) }
-    return !over.isEmpty
+  /// - Returns: whether there is one.
+  mutating func probeTypes(at now: UInt64, all: Bool) -> Bool {
+    let due = typeHalts.filter { all || now >= $0.value.end }
+    for (type, halt) in due {
+      typeHalts[type]?.probe = .next(isNew: true)
+      typeHalts[type]?.skipped = []
+      // If nothing comes of it, the next one is let through then.
+      typeHalts[type]?.end = now &+ UInt64(SyncPlan.holdMilliseconds(attempts: halt.refusals + 1)) &* 1_000_000
+    }
+    return !due.isEmpty
+  }
+
+  /// Everything that is owed was looked at.
+  ///
+  /// - Returns: whether it is to be looked at again: no record of a type was new to the server, so that any may go.
+  mutating func probeAny() -> Bool {
+    var isChanged = false
+    for (type, halt) in typeHalts where halt.probe == .next(isNew: true) {
+      typeHalts[type]?.probe = .next(isNew: false)
+      typeHalts[type]?.skipped = []
+      isChanged = true
+    }
+    return isChanged
+  }
+
+  /// The server has taken a record of a type.
+  ///
+  /// - Returns: whether the type was halted.
+  mutating func taken(_ type: HaltedType) -> Bool { typeHalts.removeValue(forKey: type) != nil }
+
+  /// Whether a record is the one of its type that is let through; if there is none yet, it may be this one.
+  ///
+  /// - Parameter together: the records that go together with it.
+  mutating func letsThrough(
+    _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, together: () -> [RecordID]
+  ) -> Bool {
+    let type = HaltedType(zone: id.zone, type: entry.type)
+    guard let halt = typeHalts[type], !isHalted(id, pending) else { return false }
+    switch halt.probe {
+    case .none: return false
+    case .records(let ids, _): return ids.contains(id)
+    case .next(let isNew):
+      if halt.skipped.contains(id) { return false }
+      if isNew, let refused = halt.refused[id], refused >= pending.newest { return false }
+      typeHalts[type]?.probe = .records(Set(together()).union([id]), isNew: isNew)
+      return true
+    }
+  }
+
+  /// A record that was let through has to wait for something else: the next one is.
+  mutating func waits(_ id: RecordID) {
+    for (type, halt) in typeHalts where type.zone == id.zone {
+      guard case .records(let ids, let isNew) = halt.probe, ids.contains(id) else { continue }
+      typeHalts[type]?.probe = .next(isNew: isNew)
+      typeHalts[type]?.skipped.formUnion(ids)
+    }
   }
 
   /// The storage of a zone's owner is full: no save goes to the owner's zones, but deletions, which free it.
@@ -155,12 +240,33 @@ struct UploadHalts: Sendable {
   mutating func forgetSent(_ pending: (RecordID) throws -> Pending?) rethrows -> Bool {
     let left = try unsent.filter { _, id in try pending(id).map { isHalted(id, $0) } ?? false }
     defer { unsent = left }
-    return left.count < unsent.count
+    var isOver = left.count < unsent.count
+    for (type, halt) in typeHalts {
+      // All that is owed was looked at once more since, and none was met.
+      guard let id = halt.unsent else {
+        typeHalts[type] = nil
+        continue
+      }
+      if try pending(id)?.isDeletion == false { continue }
+      typeHalts[type]?.unsent = nil
+      isOver = true
+    }
+    return isOver
   }
 
   /// Whether the server is known to refuse whatever is like this.
   func contains(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) -> Bool {
-    types[HaltedType(zone: id.zone, type: entry.type)] != nil || isHalted(id, pending)
+    isHalted(id, pending) || isOfHaltedType(id, entry, pending)
+  }
+
+  private func isOfHaltedType(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) -> Bool {
+    guard !typeHalts.isEmpty, !pending.isDeletion else { return false }
+    let halt = typeHalts[HaltedType(zone: id.zone, type: entry.type)]
+    switch halt?.probe {
+    case .records(let ids, _)?: return !ids.contains(id)
+    case nil: return false
+    default: return true
+    }
   }
 
   private func isHalted(_ id: RecordID, _ pending: Pending) -> Bool {
@@ -169,7 +275,11 @@ struct UploadHalts: Sendable {
   }
 
   /// A change is owed that is not sent because of a halt.
-  mutating func met(_ id: RecordID, _ pending: Pending) {
-    if isHalted(id, pending) { unsent[id.zone] = id }
+  mutating func met(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) {
+    if isHalted(id, pending) {
+      unsent[id.zone] = id
+    } else {
+      typeHalts[HaltedType(zone: id.zone, type: entry.type)]?.unsent = id
+    }
   }
 }

@@ -49,6 +49,16 @@ struct UploadLane: Sendable {
     kept = KeptRecords()
   }
 
+  /// The saves that come first, about `count` of them.
+  func first(_ count: Int) -> [UploadItem] {
+    var items: [UploadItem] = []
+    for unit in units[taken...] {
+      if items.count >= count { break }
+      items += unit.filter { ready[$0.id] == $0.lsn }
+    }
+    return items
+  }
+
   /// Takes the units of one request by the number of their records. One that is larger than a request comes alone.
   mutating func takeSaves() -> [[UploadItem]] {
     var batch: [[UploadItem]] = []
