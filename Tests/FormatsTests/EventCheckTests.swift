@@ -193,8 +193,8 @@ enum OddBodies {
   private static let packs =
     odd("sent: lsns adds up to more than 64 bits", sent([2] + greatest + [1]))
     + odd(
-      "zoneChanged: reason is there and change is not 4, or absent and it is", body(17, zone + [2, 1, 1, 0, 0, 0]),
-      body(17, zone + [4, 0, 0, 0, 0]))
+      "zoneChanged: reason is there and change is neither 2 nor 4, or absent and it is 4",
+      body(17, zone + [1, 1, 1, 0, 0, 0]), body(17, zone + [4, 0, 0, 0, 0]))
     + odd("sent: an LSN twice (a difference of 0)", sent([2, 3, 0]))
     + odd(
       "deletions: names not strictly ascending by hash", deletions([2] + name(2) + name(1)),

@@ -142,6 +142,7 @@ enum EventSamples {
       .databaseTokenAdvanced(
         DatabaseTokenAdvanced(scope: .private, asked: nil, token: ChangeToken(rawValue: "d1"))),
       .zoneChanged(ZoneChanged(zone: zone, change: .reset, words: "resumed by the app", policy: "resume")),
+      .zoneChanged(.listed(zone, .purged)),
       .zoneChanged(.lost(zone, .notFound, words: "ZONE_NOT_FOUND")),
       .zoneChanged(
         ZoneChanged(

@@ -264,6 +264,7 @@ private struct RandomHistory {
       if below(4) == 0 {
         return .zoneChanged(.lost(zone(), some(ZoneLoss.allCases), words: tag(), ruledMilliseconds: ruled))
       }
+      if below(8) == 0 { return .zoneChanged(.listed(zone(), some(ZoneLoss.allCases))) }
       let change = some(ZoneChanged.Change.allCases.filter { $0 != .lost })
       return .zoneChanged(
         ZoneChanged(

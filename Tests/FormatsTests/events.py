@@ -688,8 +688,7 @@ class State:
             self.sets[id_key(event["record"])] = event["set"]
 
     def on_released(self, lsn, event):
-        self.held.pop(id_key(event["record"]), None)
-        self.unread.pop(id_key(event["record"]), None)
+        (self.held if event["lsn"] else self.unread).pop(id_key(event["record"]), None)
 
     def on_deletions(self, lsn, event):
         known = {siphash(id_bytes(id_of(key)), bytes.fromhex(event["key"])).hex(): key for key in self.deleted}

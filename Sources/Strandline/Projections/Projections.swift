@@ -94,8 +94,11 @@ package struct Projections: Sendable {
       case .download: change(.unread(held.id, held), at: lsn)
       }
     case .released(let released):
-      closeHold(released.id, at: lsn)
-      if sync.unread[released.id] != nil { change(.unread(released.id, nil), at: lsn) }
+      if released.lsn > .none {
+        closeHold(released.id, at: lsn)
+      } else if sync.unread[released.id] != nil {
+        change(.unread(released.id, nil), at: lsn)
+      }
     case .discarded(let discarded): try apply(discarded, at: lsn)
     case .tokenAdvanced(let advanced): apply(advanced, at: lsn)
     case .databaseTokenAdvanced(let advanced):

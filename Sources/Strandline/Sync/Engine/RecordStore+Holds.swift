@@ -18,11 +18,10 @@ extension RecordStore {
       try await commit { core in
         for id in ids {
           let (held, unread) = core.projections.withLock { ($0.sync.held[id], $0.sync.unread[id]) }
-          guard let hold = held ?? unread else {
+          guard held != nil || unread != nil else {
             throw StrandlineError(.noSuchRecord, "'\(id)' is not held; nothing was released")
           }
-          // It ends both.
-          try core.append(.released(Released(id: id, lsn: hold.lsn)))
+          for hold in [held, unread].compactMap(\.self) { try core.append(.released(Released(id: id, lsn: hold.lsn))) }
           if unread == nil { continue }
           // The token has moved past it: only a lookup brings it.
           try core.append(

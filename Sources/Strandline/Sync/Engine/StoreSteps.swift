@@ -194,6 +194,7 @@ extension StoreCore {
       guard let entry = try projections.entry(id) else { return false }
       return entry.base?.version == version && entry.pending == nil
         && projections.withLock { $0.sync.openBlocks[id] }?.subject != .deletion
+    case .held(let id, let lsn): return projections.held(id)?.lsn == lsn
     case .unread(let id): return projections.withLock { $0.sync.unread[id] } != nil
     case .lost(let id, let reason): return zone(id)?.lostReason == reason
     case .notErased(let id): return zone(id)?.isErased != true

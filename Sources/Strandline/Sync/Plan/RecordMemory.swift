@@ -25,10 +25,12 @@ struct RecordMemory: Sendable {
     /// How often in a row lookups did not say what the server has of it, and what the last one said. A refusal of its change
     /// between two of them ends nothing: only an answer does.
     var unshown: (count: Int, error: CloudError)?
+    /// How often a change of it was held, after the last of these holds has ended.
+    var holds: (lsn: LSN, count: UInt64)?
     /// The server does not have it although it once did.
     var doubt: Doubt?
 
-    var isEmpty: Bool { refusals == 0 && postponed == nil && unshown == nil && doubt == nil }
+    var isEmpty: Bool { refusals == 0 && postponed == nil && unshown == nil && holds == nil && doubt == nil }
   }
 
   /// How often a record may be refused because of the server's version before it waits, and before it is held.
@@ -51,7 +53,9 @@ struct RecordMemory: Sendable {
   var count: Int { all.count + refusedTooOften.count }
 
   func hasRefusals(of id: RecordID) -> Bool {
-    all[id].map { $0.refusals > 0 || $0.postponed != nil || $0.unshown != nil || $0.doubt == .shown } ?? false
+    all[id].map {
+      $0.refusals > 0 || $0.postponed != nil || $0.unshown != nil || $0.holds != nil || $0.doubt == .shown
+    } ?? false
   }
 
   /// Whether a record waits for a time that a person may end: the server has named none.
@@ -85,6 +89,14 @@ struct RecordMemory: Sendable {
     change(id) { $0.unshown = (($0.unshown?.count ?? 0) + 1, error) }
   }
 
+  /// A hold has ended, and its record is sent again.
+  mutating func released(_ held: Held) { change(held.id) { $0.holds = (held.lsn, held.attempts) } }
+
+  /// How often a change was held before it was sent again.
+  func attempts(of item: UploadItem) -> UInt64 {
+    all[item.id]?.holds.flatMap { $0.lsn == item.lsn ? $0.count : nil } ?? 0
+  }
+
   mutating func endPostponement(of id: RecordID) {
     if all[id]?.postponed != nil { change(id) { $0.postponed = nil } }
   }
@@ -97,7 +109,7 @@ struct RecordMemory: Sendable {
   mutating func forgetRefusals(of id: RecordID) {
     guard hasRefusals(of: id) else { return }
     change(id) { memory in
-      (memory.refusals, memory.refusal, memory.postponed, memory.unshown) = (0, nil, nil, nil)
+      (memory.refusals, memory.refusal, memory.postponed, memory.unshown, memory.holds) = (0, nil, nil, nil, nil)
       if memory.doubt == .shown { memory.doubt = nil }
     }
   }

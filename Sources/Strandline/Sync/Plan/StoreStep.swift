@@ -38,8 +38,6 @@ struct AppendStep: Sendable {
   var touched: [RecordID] = []
   /// The zones that are lost by them.
   var losses: [ZoneID] = []
-  /// Records that they hold, and that a halt keeps back: with it the holds end.
-  var halted: [RecordID] = []
 }
 
 /// A lost zone that is synced again.
@@ -94,6 +92,8 @@ enum Premise: Sendable {
   case neverSent(RecordID, LSN)
   /// The server's version of a record is the same, nothing of it is pending, and it is not in question.
   case unquestioned(RecordID, LSN)
+  /// A change is held.
+  case held(RecordID, LSN)
   /// A version that could not be read is kept back.
   case unread(RecordID)
   /// A zone is lost for this reason.

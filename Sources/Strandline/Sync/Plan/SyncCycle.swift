@@ -16,7 +16,7 @@ struct SyncAgenda: Sendable {
   var isReview = true
   /// What an earlier version of the app could not read is to be read again. What this one keeps it cannot read.
   var readsKept = true
-  /// No cycle has begun: an earlier process may not have settled the children of deleted records.
+  /// No cycle has begun: an earlier process may not have settled the children of deleted records, and its holds may be over.
   var isFirstCycle = true
   /// The last cycle did not come to its end.
   var wasIncomplete = false

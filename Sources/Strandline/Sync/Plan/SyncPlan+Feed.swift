@@ -208,8 +208,6 @@ extension SyncPlan {
 
   /// The zones that an earlier process did not fetch to their end may have such children.
   mutating func beginChildReviews(_ facts: some SyncFacts) {
-    guard due.isFirstCycle else { return }
-    due.isFirstCycle = false
     guard !facts.schema.childRules.isEmpty else { return }
     let (scope, known) = (scope, facts.projections.withLock { $0.sync.zones })
     for (id, state) in known where id.scope == scope && state.isDirty { self[id].reviewsChildren = true }

@@ -110,7 +110,7 @@ extension SyncPlan {
           sendAgain(id, facts)
         case .hold, .halt, .stopSaves, .split:
           if answer.outcomes.count == 1 { restoreLimit() }
-          queue.hold(id)
+          queue.wake(id)
         }
       }
     }
@@ -219,7 +219,7 @@ extension SyncPlan {
           .event(
             heldEvent(item, records.refusalsError(of: id), isTimed: true, facts), if: .newest(id, pending.newest)))
       }
-      queue.hold(id)
+      queue.wake(id)
     }
     append(events)
   }
@@ -285,7 +285,7 @@ extension SyncPlan {
   private func heldEvent(
     _ item: UploadItem, _ error: CloudError, isTimed: Bool = false, _ facts: some SyncFacts
   ) -> Event {
-    let attempts = (facts.projections.held(item.id)?.attempts ?? 0) + 1
+    let attempts = (facts.projections.held(item.id)?.attempts ?? records.attempts(of: item)) + 1
     // No time at all would mean: until it is released.
     let named = error.retryAfterMilliseconds.flatMap { $0 > 0 ? $0 : nil }
     return .held(
@@ -323,16 +323,44 @@ extension SyncPlan {
     hold(batch.map(\.item), because: error, facts)
   }
 
-  /// Holds the records of a request that was refused whatever they say, so that the log has the server's words. A halt keeps them
-  /// back, and while this process lives the end of the halt ends their holds; for the next process their times count.
-  mutating func holdWithHalt(_ batch: [Upload], _ error: CloudError, _ facts: some SyncFacts) {
-    let events = batch.map { SyncEvent.append(heldEvent($0.item, error, facts)) }
-    steps.append(.append(AppendStep(events: events, halted: batch.map(\.id))))
-  }
-
   private mutating func hold(_ items: [UploadItem], because error: CloudError, _ facts: some SyncFacts) {
     append(items.map { .append(heldEvent($0, error, facts)) })
-    for item in items { queue.hold(item.id) }
+    for item in items { queue.wake(item.id) }
+  }
+
+  /// A cycle begins: what an earlier process has held may be over, by its time or because another version of the app may send
+  /// otherwise what the server found wrong; and a person has what is held for a time of ours sent again.
+  ///
+  /// - Parameter owners: those whose storage counts as full no more.
+  mutating func beginHolds(isFirst: Bool, notFull owners: Set<CloudName>, _ facts: some SyncFacts) {
+    let isPersons = cycle.options.isUserInitiated && cycle.sends
+    guard isFirst || isPersons || !owners.isEmpty else { return }
+    let (scope, only, version, wall) = (scope, cycle.options.zone, policies.appVersion, facts.now.wall)
+    let full = CloudError.Code.quotaExceeded.rawValue
+    func isOver(_ held: Held) -> Bool {
+      if held.durationMilliseconds == 0 { return isFirst && !version.isEmpty && held.appVersion != version }
+      if held.remaining(wall: wall) == 0 { return true }
+      guard !held.isServers else { return false }
+      return isPersons && (only == nil || held.id.zone == only)
+        || held.code == full && owners.contains(CloudName(held.id.zone.owner))
+    }
+    let holds = facts.projections.withLock { $0.sync.held.values.filter { $0.id.zone.scope == scope } }
+    release(holds.filter(isOver).sorted { $0.id < $1.id })
+    if isFirst { for held in holds where !isOver(held) { endLater(held, facts) } }
+  }
+
+  /// A hold ends by itself when its time comes, by the monotonic clock.
+  mutating func endLater(_ held: Held, _ facts: some SyncFacts) {
+    guard held.durationMilliseconds > 0 else { return }
+    records.holdEnds.set(held.id, facts.now.after(milliseconds: held.remaining(wall: facts.now.wall)))
+  }
+
+  /// Ends holds. The log says so before their records are sent again, and this process goes on counting.
+  mutating func release(_ holds: [Held]) {
+    for held in holds { records.released(held) }
+    append(
+      holds.map { .event(.released(Released(id: $0.id, lsn: $0.lsn)), if: .held($0.id, $0.lsn)) },
+      touching: holds.map(\.id))
   }
 
   /// Holds records that refer to each other in a circle and that no request can hold.
@@ -358,7 +386,7 @@ extension SyncPlan {
               id: id, direction: .upload, lsn: lsn, code: Held.damaged, words: error.message, attempts: 1,
               wallMilliseconds: facts.now.wall, appVersion: policies.appVersion)))
       })
-    for record in records { queue.hold(record.id) }
+    for record in records { queue.wake(record.id) }
   }
 }
 

@@ -180,10 +180,11 @@ extension SyncPlan {
   }
 
   /// Appends events, a thousand in a transaction.
-  mutating func append(_ events: [SyncEvent]) {
+  mutating func append(_ events: [SyncEvent], touching ids: [RecordID] = []) {
     for start in stride(from: 0, to: events.count, by: Self.eventsAtOnce) {
       let some = events[start..<min(events.count, start + Self.eventsAtOnce)]
-      steps.append(.append(AppendStep(events: Array(some))))
+      let isLast = some.endIndex == events.count
+      steps.append(.append(AppendStep(events: Array(some), touched: isLast ? ids : [])))
     }
   }
 }

@@ -54,9 +54,6 @@ extension SyncPlan {
       return try send(part.units, to: part.zone, facts)
     }
     let work = try queue.next(reading(facts))
-    for held in queue.takeHeld() where held.durationMilliseconds > 0 {
-      records.holdEnds.set(held.id, facts.now.after(milliseconds: held.remaining(wall: facts.now.wall)))
-    }
     switch work {
     case .send(let zone, let units): return try send(units, to: zone, facts)
     case .sendTogether(let zone, let items): return try sendTogether(items, to: zone, facts)
@@ -154,12 +151,16 @@ extension SyncPlan {
   }
 
   /// An upload failed on this device, and nothing was sent.
-  func unsent(_ request: UploadRequest) -> StoreStep { .append(Self.refusedEvents(of: request.uploads)) }
+  mutating func unsent(_ request: UploadRequest) -> StoreStep {
+    queue.ended()
+    return .append(Self.refusedEvents(of: request.uploads))
+  }
 
   /// An upload was answered, or refused as a whole, or what became of it is not known.
   mutating func apply(
     _ result: Result<SyncAnswer, CloudError>, to request: UploadRequest, _ offset: Int64?, _ facts: some SyncFacts
   ) throws {
+    queue.ended()
     switch result {
     case .success(.records(let results)):
       try settle(request, Self.checked(results, of: request.uploads), offset, facts)
@@ -204,7 +205,7 @@ extension SyncPlan {
       noteRefusal(of: batch, error)
       giveUpParts(of: zone)
       let saves = batch.filter { $0.operation.kind != .delete }
-      holdWithHalt(saves, error, facts)
+      hold(saves, error, facts)
       if let save = saves.first {
         queue.haltSaves(of: save.id, because: error, policies.overQuota, at: facts.now.nanoseconds)
       }

@@ -40,7 +40,7 @@ struct SyncPlan: Sendable {
     (self.address, self.policies) = (address, policies)
     let scope = address.scope
     records = RecordMemory(random: pacePolicy.random)
-    queue = OutgoingQueue(scope: scope, appVersion: policies.appVersion)
+    queue = OutgoingQueue(scope: scope)
     let logged = facts.projections.withLock { $0.sync.paces[scope] }
     pace = RequestPace(logged, scope: scope, pacePolicy, at: facts.now)
     limits = RequestLimits(operations: policies.batch.operationsMax, learned: pace.operationsMax)
@@ -96,6 +96,7 @@ struct SyncPlan: Sendable {
       }
       if due.isAccountKnown, try decideLoss(facts) { continue }
       wakeWhatIsDue(facts)
+      if !steps.isEmpty { continue }
       if cycle.split.isOpen, cycle.split.parts.isEmpty {
         endSplit(facts)
         continue
@@ -311,17 +312,20 @@ struct SyncPlan: Sendable {
     for case .event(.held(let held), _) in step.events where facts.projections.held(held.id) == held {
       cycle.report.held += 1
       records.forgetCount(of: held.id)
+      endLater(held, facts)
     }
     for zone in step.losses {
       guard let state = facts.zone(zone), state.isLost, !state.isErased else { continue }
       noteLoss(of: zone, facts)
     }
-    for id in step.halted { queue.endHold(of: id, facts) }
     for id in step.touched { try changed(id, facts) }
   }
 
   private mutating func applied(_ step: AnswerStep, _ taken: TakenChanges, _ facts: some SyncFacts) throws {
     cycle.report.add(taken.report)
+    for case .event(.held(let held), _) in step.before + step.after where facts.projections.held(held.id) == held {
+      endLater(held, facts)
+    }
     switch step.cause {
     case .lookUp(let answer): try applied(answer, step.changes, taken, facts)
     case .newest(let request, let page):
@@ -374,7 +378,9 @@ struct SyncPlan: Sendable {
     due.isListFromStart = false
     // The log may not have learned the account that was asked for.
     if facts.projections.withLock({ $0.sync.bounds[scope] }) == nil { due.isAccountKnown = false }
-    beginChildReviews(facts)
+    let isFirst = due.isFirstCycle
+    due.isFirstCycle = false
+    if isFirst { beginChildReviews(facts) }
     beginZones()
     if keepsOn { lookAgain() }
     due.wasIncomplete = true
@@ -382,8 +388,9 @@ struct SyncPlan: Sendable {
       pace.endOwnWaits()
       for (id, wait) in queue.waits.all where wait == .time && records.waitsOnOwn(id) { queue.wake(id) }
     }
-    queue.beginRun(
+    let owners = queue.beginCycle(
       isUserInitiated: options.isUserInitiated, erasures: zonesToErase(facts), at: now.nanoseconds)
+    beginHolds(isFirst: isFirst || keepsOn, notFull: owners, facts)
     // Also in a cycle that ends before its first request: else it would be made again at once, for the same moment.
     wakeWhatIsDue(facts)
     let logged = facts.projections.withLock { $0.sync.paces[scope] }
@@ -481,7 +488,8 @@ struct SyncPlan: Sendable {
     endRests(facts)
     let now = facts.now.nanoseconds
     for id in records.times.takeDue(now) where queue.waits[id] == .time { queue.wake(id) }
-    for id in records.holdEnds.takeDue(now) where queue.waits[id] == .hold { queue.endHold(of: id, facts) }
+    let held = records.holdEnds.takeDue(now).compactMap { facts.projections.held($0) }
+    release(held.filter { $0.durationMilliseconds > 0 })
   }
 
   /// Nothing is due but what waits for a moment.
@@ -530,7 +538,7 @@ struct SyncPlan: Sendable {
   var remembered: [String: Int] {
     let lookups = zones.values.count { !$0.lookups.isEmpty || !$0.listedRefused.refusals.isEmpty }
     return [
-      "waits": queue.waits.all.count, "tags": queue.refusedTags.count, "ended holds": queue.holds.ended.count,
+      "waits": queue.waits.all.count, "tags": queue.refusedTags.count,
       "kept": queue.keptCount, "records": records.count, "lookups": lookups, "parts": cycle.split.parts.count,
       "refusedAlone": cycle.split.refusedAlone.count,
     ].filter { $0.value > 0 }

@@ -77,7 +77,7 @@ extension OutgoingQueue {
   /// the two go together.
   mutating func find(_ id: RecordID, _ reading: inout Reading) throws -> Found {
     guard let entry = try reading.facts.projections.entry(id), let pending = entry.pending, entry.base == nil,
-      !pending.isDeletion
+      !pending.isDeletion, underWay[id] != pending.newest
     else { return .atServer }
     switch waits[id] {
     case .target, nil: break
@@ -93,9 +93,7 @@ extension OutgoingQueue {
   /// Whether a record that has not been looked at, or not again, may go along with another one.
   func mayGo(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading) -> Bool {
     pending.newest <= reading.facts.durableLSN
-      && reading.facts.projections.held(id).map {
-        $0.lsn < pending.newest || holds.isOver($0, wall: reading.facts.now.wall)
-      } ?? true
+      && reading.facts.projections.held(id).map { $0.lsn < pending.newest } ?? true
       && !halts.contains(id, entry, pending)
       && refusedTag(of: id).map { (entry.base?.changeTag).equalsUTF8($0) == false } ?? true
   }

@@ -47,17 +47,14 @@ struct OutgoingQueue: Sendable {
   /// Records that have to be looked up: deleted ones whose creation a request may have carried, and those of which a lookup
   /// failed that a conflict had asked for.
   var lookups: [RecordID] = []
-  /// When a held record is sent again (UploadHolds.swift).
-  private(set) var holds: UploadHolds
   /// What the server refuses whatever a record says (UploadHalts.swift).
   private(set) var halts = UploadHalts()
   private var passedOver = PassedOver()
   private var batches = 0
+  /// What the upload under way carries. Whatever is made ready meanwhile goes after it.
+  private(set) var underWay: [RecordID: LSN] = [:]
 
-  init(scope: DatabaseScope, appVersion: String) {
-    self.scope = scope
-    holds = UploadHolds(appVersion: appVersion)
-  }
+  init(scope: DatabaseScope) { self.scope = scope }
 
   /// Zones to which nothing is sent, though something of them is pending.
   var frozenZones: Set<ZoneID> { passedOver.frozenZones }
@@ -76,7 +73,7 @@ struct OutgoingQueue: Sendable {
   }
 
   mutating func endWait(of id: RecordID) {
-    if waits.end(id) == .hold { holds.waitEnded(of: id) }
+    waits.end(id)
   }
 
   /// What a record waits for has come: it is looked at again.
@@ -84,12 +81,6 @@ struct OutgoingQueue: Sendable {
     endWait(of: id)
     keep(id)
     woken.append(id)
-  }
-
-  /// This run has held a record.
-  mutating func hold(_ id: RecordID) {
-    holds.wasTried(id)
-    wake(id)
   }
 
   /// A record is not sent now: before a deletion goes it is read what its save leaves at the server.
@@ -101,7 +92,6 @@ struct OutgoingQueue: Sendable {
     if waits[id] == .hold, facts.projections.held(id) == nil { wake(id) }
     // It may have been settled.
     if waits[id] == .together { wake(id) }
-    if let over = holds.ended[id], facts.projections.held(id) != over { holds.forget(id) }
     wakeAll(.record(id))
     // If it is still not sent, it may leave more now that the server has a new version.
     if lanes[id.zone]?.kept.forget(id) == true { keep(id) }
@@ -110,8 +100,7 @@ struct OutgoingQueue: Sendable {
   }
 
   func remembers(_ id: RecordID) -> Bool {
-    waits[id] != nil || refusedTags[id] != nil || holds.ended[id] != nil
-      || lanes[id.zone]?.kept.toRead.contains(id) == true
+    waits[id] != nil || refusedTags[id] != nil || lanes[id.zone]?.kept.toRead.contains(id) == true
   }
 
   /// Of how many records it is known, or is to be read, what they leave at the server.
@@ -121,7 +110,6 @@ struct OutgoingQueue: Sendable {
   mutating func settled(_ id: RecordID) {
     endWait(of: id)
     refusedTags[id] = nil
-    holds.forget(id)
     lanes[id.zone]?.kept.toRead.remove(id)
     lanes[id.zone]?.kept.forget(id)
   }
@@ -167,16 +155,18 @@ struct OutgoingQueue: Sendable {
 
   func refusedTag(of id: RecordID) -> String? { refusedTags[id] }
 
-  // MARK: Holds and halts
+  // MARK: Halts
 
-  /// A run begins. If a person wants it, what the server refused before is tried once more, unless it has named the time.
+  /// A cycle begins. If a person wants it, what the server refused before is tried once more.
   ///
   /// - Parameter erasures: the zones that the app wants ended.
-  mutating func beginRun(isUserInitiated: Bool, erasures: [ZoneID], at now: UInt64) {
+  /// - Returns: the owners to whose zones saves go again.
+  mutating func beginCycle(isUserInitiated: Bool, erasures: [ZoneID], at now: UInt64) -> Set<CloudName> {
+    underWay = [:]
     halts.keepErasures(of: erasures)
-    let liftsRequests = halts.liftRequests(at: now, all: isUserInitiated)
-    if halts.probeTypes(at: now, all: isUserInitiated) || liftsRequests { lookAgain() }
-    for id in holds.beginRun(endsOwn: isUserInitiated) { wake(id) }
+    let lifted = halts.liftRequests(at: now, all: isUserInitiated)
+    if halts.probeTypes(at: now, all: isUserInitiated) || lifted.isAny { lookAgain() }
+    return lifted.owners
   }
 
   /// Nothing of a type is sent any more but deletions, and one record now and then.
@@ -227,21 +217,18 @@ struct OutgoingQueue: Sendable {
     return isOver || isAny
   }
 
-  /// A hold is over by the monotonic clock, whatever the wall clock says.
-  mutating func endHold(of id: RecordID, _ facts: some SyncFacts) {
-    holds.end(id, facts.projections.held(id))
-    wake(id)
-  }
-
-  /// The holds that were met since the last call.
-  mutating func takeHeld() -> [Held] { holds.takeMet() }
-
   // MARK: Requests
 
   /// A request leaves with these: from now on the server may have them.
   mutating func leaves(_ items: [UploadItem]) {
-    for item in items { lanes[item.id.zone]?.kept.forgetLinks(of: item.id.key) }
+    for item in items {
+      lanes[item.id.zone]?.kept.forgetLinks(of: item.id.key)
+      underWay[item.id] = item.lsn
+    }
   }
+
+  /// The request was answered, or it is known that it will not be.
+  mutating func ended() { underWay = [:] }
 
   /// The records that have to be looked up before anything can be said of them.
   mutating func takeLookups() -> [RecordID] {
@@ -434,9 +421,7 @@ struct OutgoingQueue: Sendable {
       // When the halt ends, everything is looked at again.
       halts.met(id, entry, pending)
       keep(id)
-    } else if let held = reading.facts.projections.held(id), held.lsn >= pending.newest, !holds.endsForPerson(held),
-      !holds.isOver(held, wall: reading.facts.now.wall)
-    {
+    } else if let held = reading.facts.projections.held(id), held.lsn >= pending.newest {
       try look(at: held, entry, pending, &reading)
     } else if let refused = refusedTags[id], (entry.base?.changeTag).equalsUTF8(refused) {
       // The lookup that was to follow has failed.
@@ -485,8 +470,7 @@ struct OutgoingQueue: Sendable {
   ) throws {
     let id = held.id
     guard held.code == CloudError.Code.validatingReferenceError.rawValue, held.durationMilliseconds == 0 else {
-      wait(id, for: .hold)
-      return holds.begin(held)
+      return wait(id, for: .hold)
     }
     // What has forbidden a deletion may be gone: something has changed, or the process has begun since.
     if !pending.isDeletion {

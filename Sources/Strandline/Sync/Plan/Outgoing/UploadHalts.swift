@@ -223,14 +223,16 @@ struct UploadHalts: Sendable {
 
   /// Lifts the halts of whole requests whose wait is over, or all of them.
   ///
-  /// - Returns: whether there was one.
-  mutating func liftRequests(at now: UInt64, all: Bool) -> Bool {
+  /// - Returns: whether there was one, and the owners whose storage counts as full no more.
+  mutating func liftRequests(at now: UInt64, all: Bool) -> (isAny: Bool, owners: Set<CloudName>) {
     let over = halts.filter { all || now >= $0.value.end }.keys
+    var owners: Set<CloudName> = []
     for kind in over {
       halts[kind] = nil
       unsent = unsent.filter { !kind.includes($0.key) }
+      if case .saves(let owner) = kind { owners.insert(owner) }
     }
-    return !over.isEmpty
+    return (!over.isEmpty, owners)
   }
 
   /// Forgets the zones whose change, the one that was remembered, is not owed any more, or would be sent: another one may be owed.

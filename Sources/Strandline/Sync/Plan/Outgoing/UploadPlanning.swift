@@ -9,7 +9,7 @@ extension RecordStore {
   ///
   /// - Returns: how many operations the step would send.
   package func planUpload(to scope: DatabaseScope) throws -> Int {
-    var queue = OutgoingQueue(scope: scope, appVersion: "")
+    var queue = OutgoingQueue(scope: scope)
     let reading = OutgoingQueue.Reading(StoreFacts(self), only: nil, frozen: [], upTo: durableLSN)
     guard case .send(_, let units)? = try queue.next(reading) else { return 0 }
     return units.reduce(0) { $0 + $1.count }

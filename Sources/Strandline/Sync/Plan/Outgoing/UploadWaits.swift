@@ -55,15 +55,13 @@ struct UploadWaits: Sendable {
     if let trigger = Self.trigger(of: wait, id) { waiting[trigger, default: []].insert(id) }
   }
 
-  /// Ends a record's wait; returns what it was.
-  mutating func end(_ id: RecordID) -> UploadWait? {
-    guard let wait = all.removeValue(forKey: id) else { return nil }
+  mutating func end(_ id: RecordID) {
+    guard let wait = all.removeValue(forKey: id) else { return }
     counts.count(wait, -1)
     if let trigger = Self.trigger(of: wait, id) {
       waiting[trigger]?.remove(id)
       if waiting[trigger]?.isEmpty == true { waiting[trigger] = nil }
     }
-    return wait
   }
 
   /// The records that wait for something, in order.
