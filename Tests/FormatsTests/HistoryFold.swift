@@ -101,7 +101,7 @@ struct HistoryFold {
   /// The version that the app reads, as the store makes it from its event.
   private func values(_ entry: RecordEntry) -> JSON {
     guard let lsn = entry.view, var version = versions[lsn] else { return .null }
-    if entry.pending == nil, let base = entry.base { version = StoreCore.base(base, version, projections.sync) }
+    if entry.pending == nil, let base = entry.base { version = version.asAcknowledged(base, projections.sync) }
     return .object([
       "fields": JSON.fields(version.version), "seen": JSON.seen(version.version.stamp.seen),
       "dirty": .object(version.dirty.mapValues { .uint($0.rawValue) }),

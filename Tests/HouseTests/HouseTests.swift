@@ -52,6 +52,24 @@ struct `The house` {
     #expect(Rules.namesOnlyLowerLayers(planted).count == 2)
   }
 
+  @Test func `has a plan of sync that only computes`() throws {
+    expectNone(Rules.planIsPure(try House.swift(), exceptions: ["SyncPace", "SyncStatus", "ZoneVerification"]))
+    let around = [
+      SourceText("Sources/Strandline/Store/Core.swift", "// x\nstruct Core {}\nprivate struct Hidden {}\n"),
+      SourceText("Sources/Strandline/Sync/Engine/Loop.swift", "// x\nstruct Loop {}\n"),
+      SourceText("Sources/Strandline/Projections/Entry.swift", "// x\nstruct Entry {}\n"),
+    ]
+    func findings(_ code: String, exceptions: Set<String> = []) -> [String] {
+      Rules.planIsPure(around + [SourceText("Sources/Strandline/Sync/Plan/A.swift", code)], exceptions: exceptions)
+    }
+    #expect(findings("// Core, Loop, await\nimport StrandlineLog\nlet a: Entry, Hidden: Int\n").isEmpty)
+    for bad in [
+      "let a: Core", "func f(_ a: Loop) {}", "import Synchronization", "func f() async {}",
+      "let a = SharedProjections()", "core.withLock { 1 }",
+    ] { #expect(findings(bad).count == 1, "\(bad)") }
+    #expect(findings("let a: Core", exceptions: ["Core"]).isEmpty && findings("", exceptions: ["Core"]).count == 1)
+  }
+
   @Test func `has unsafe code only in the targets that call the system`() throws {
     expectNone(try House.swift().flatMap(Rules.unsafeOnlyInSystemTargets))
     let text =

@@ -97,6 +97,43 @@ enum Rules {
     return findings
   }
 
+  /// What decides about sync: it only computes. It waits for nothing, takes no lock, and names no type of the store, of the indexes
+  /// or of the engine around it. Settings and counts are values.
+  ///
+  /// - Returns: findings; an exception that is not needed is one.
+  static func planIsPure(_ sources: [SourceText], exceptions: Set<String> = []) -> [String] {
+    let plan = "Sources/Strandline/Sync/Plan/"
+    let around = ["Store/", "Index/", "Compaction/", "Runs/", "Sync/Engine/", "Sync/Status/", "Sync/Verify/"]
+      .map { "Sources/Strandline/" + $0 }
+    var declared: [Substring: String] = ["SharedProjections": "Projections/"]
+    for source in sources {
+      guard let folder = around.first(where: source.path.hasPrefix) else { continue }
+      for line in source.codeLines {
+        if let name = declaredType(line) { declared[name] = String(folder.dropFirst("Sources/Strandline/".count)) }
+      }
+    }
+    let waiting: Set<Substring> = ["async", "await", "Task", "Mutex", "Atomic", "withLock", "AsyncStream"]
+    var (findings, needed): ([String], Set<String>) = ([], [])
+    for source in sources where source.path.hasPrefix(plan) {
+      for (number, line) in source.codeLines.enumerated() {
+        let place = "\(source.path):\(number + 1)"
+        if let name = imported(line), name != "StrandlineLog", name != "StrandlineSystem" {
+          findings.append("\(place): imports \(name)")
+        }
+        for word in line.words {
+          if exceptions.contains(String(word)) {
+            needed.insert(String(word))
+          } else if waiting.contains(word) {
+            findings.append("\(place): \(word) in what only computes")
+          } else if let folder = declared[word] {
+            findings.append("\(place): names \(word) of \(folder)")
+          }
+        }
+      }
+    }
+    return findings + exceptions.subtracting(needed).sorted().map { "an unneeded exception: \($0)" }
+  }
+
   /// The name of the type that a line declares at the top of a file, unless it is private to it.
   static func declaredType(_ line: Substring) -> Substring? {
     guard let first = line.first, first != " " else { return nil }

@@ -15,7 +15,7 @@ final class LogFacts: SyncFacts {
     var reads = 0
   }
   private let state = Mutex(State())
-  let projections = SharedProjections(Projections())
+  private let projections = SharedProjections(Projections())
   let schema = Schema()
 
   init(_ events: [Event] = []) throws { try append(events) }
@@ -42,6 +42,22 @@ final class LogFacts: SyncFacts {
     }
   }
 
+  var appliedLSN: LSN { durableLSN }
+  var hasAttempts: Bool { projections.withLock { !$0.outbox.attempted.isEmpty } }
+
+  func learned<Value: Sendable>(_ read: (SyncState) -> Value) -> Value { projections.learned(read) }
+  func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? { try projections.entry(id) }
+  func look(_ id: RecordID) throws(StrandlineError) -> KnownRecord { try projections.look(id) }
+  func attempted(_ pending: Pending?) -> LSN? { projections.attempted(pending) }
+  func wasAttempted(_ lsn: LSN) -> Bool { projections.wasAttempted(lsn) }
+  func pending(_ count: Int, after lsn: LSN, upTo end: LSN) -> [LSN] { projections.owed(count, after: lsn, upTo: end) }
+  func knowsNothing(of zone: ZoneID) -> Bool { projections.withLock { $0.knowsNothing(of: zone) } }
+
+  func change(at lsn: LSN) throws(StrandlineError) -> PendingFact {
+    guard let found = try readIfKept(lsn), let id = try EventSource.decode(found).recordID else { return .replaced }
+    return .change(id, found)
+  }
+
   func readIfKept(_ lsn: LSN) throws(StrandlineError) -> LogEvent? {
     let event: Event? = state.withLock { state in
       state.reads += 1
@@ -60,6 +76,61 @@ final class LogFacts: SyncFacts {
     return event
   }
 
+  func undurableEvent(at lsn: LSN) throws(StrandlineError) -> Event { try event(at: lsn) }
+}
+
+/// The facts of a log in which any number of records are pending, each with its first save. Nothing is stored: each answer is
+/// computed when it is asked for, and counted.
+final class ManyPending: SyncFacts {
+  let count: UInt64
+  private let state: SyncState
+  private let calls = Mutex((changes: 0, names: 0, entries: 0))
+  let now = Moment(wall: 1_000_000, nanoseconds: 1_000_000_000)
+  let schema = Schema()
+
+  /// - Parameter state: of a log that has seen the zone.
+  init(_ count: Int, _ state: SyncState) { (self.count, self.state) = (UInt64(count), state) }
+
+  /// How many changes were named, how many events read, and how many entries looked up.
+  var asked: (names: Int, changes: Int, entries: Int) { calls.withLock { ($0.names, $0.changes, $0.entries) } }
+
+  var appliedLSN: LSN { LSN(rawValue: count) }
+  var durableLSN: LSN { appliedLSN }
+  var hasAttempts: Bool { false }
+
+  func learned<Value: Sendable>(_ read: (SyncState) -> Value) -> Value { read(state) }
+  func attempted(_ pending: Pending?) -> LSN? { nil }
+  func wasAttempted(_ lsn: LSN) -> Bool { false }
+  func knowsNothing(of zone: ZoneID) -> Bool { false }
+  func look(_ id: RecordID) throws(StrandlineError) -> KnownRecord { KnownRecord(entry: try entry(id), deletion: nil) }
+
+  func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? {
+    calls.withLock { $0.entries += 1 }
+    guard let number = UInt64(id.name.dropFirst()), (1...count).contains(number) else { return nil }
+    return RecordEntry(type: "Note", pending: Pending(isDeletion: false, newest: LSN(rawValue: number)))
+  }
+
+  func pending(_ count: Int, after lsn: LSN, upTo end: LSN) -> [LSN] {
+    let last = min(self.count, end.rawValue)
+    guard lsn.rawValue < last else { return [] }
+    let some = (lsn.rawValue + 1)...min(last, lsn.rawValue + UInt64(count))
+    calls.withLock { $0.names += some.count }
+    return some.map { LSN(rawValue: $0) }
+  }
+
+  func change(at lsn: LSN) throws(StrandlineError) -> PendingFact {
+    guard let found = try readIfKept(lsn) else { return .replaced }
+    return .change(RecordID("n\(lsn.rawValue)", zone: LogLines.zone), found)
+  }
+
+  func readIfKept(_ lsn: LSN) throws(StrandlineError) -> LogEvent? {
+    calls.withLock { $0.changes += 1 }
+    return LogEvent(
+      lsn: lsn.rawValue, schema: EventCodec.schema, body: EventCodec.encode(LogLines.saved("n\(lsn.rawValue)")),
+      indexInTransaction: 0, isFirst: true, isLast: true, segmentID: 0, offset: 0)
+  }
+
+  func event(at lsn: LSN) throws(StrandlineError) -> Event { LogLines.saved("n\(lsn.rawValue)") }
   func undurableEvent(at lsn: LSN) throws(StrandlineError) -> Event { try event(at: lsn) }
 }
 

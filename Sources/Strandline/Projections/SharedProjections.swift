@@ -159,11 +159,6 @@ package final class SharedProjections: Sendable {
   /// The newest mutation of a record that a request may have carried and whose outcome is not known.
   package func attempted(_ pending: Pending?) -> LSN? { withLock { $0.outbox.attempted(pending) } }
 
-  /// The set that a record goes to the server with; nil if it goes by itself.
-  package func set(of id: RecordID) -> RecordSet? { withLock { $0.sync.sets[id] } }
-  /// The records of a set, in order.
-  package func members(of set: RecordSet) -> [RecordID] { withLock { $0.sync.members[set] ?? [] }.sorted() }
-
   /// Whether a request may have carried the mutation, whose outcome is not known.
   func wasAttempted(_ lsn: LSN) -> Bool { withLock { $0.outbox.attempted.contains(lsn) } }
 }

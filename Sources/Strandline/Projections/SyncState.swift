@@ -167,3 +167,18 @@ extension Dictionary {
     return removeValue(forKey: key)
   }
 }
+
+extension LoadedVersion {
+  /// An acknowledged mutation as a version of the server: its `seen` names itself, and times from the future are clamped
+  /// as by every device that fetches it. What the server brought is that already.
+  package func asAcknowledged(_ base: Base, _ sync: SyncState) -> LoadedVersion {
+    guard let own else { return self }
+    var result = self
+    if let writer = sync.author(of: base.content) {
+      result.version.stamp.joinSeen([writer: Seen(lsn: base.content, tenure: own.tenure, time: own.time)])
+    }
+    result.version.stamp.clamp(toModified: base.modifiedMilliseconds)
+    result.dirty = [:]
+    return result
+  }
+}

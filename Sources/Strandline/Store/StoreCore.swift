@@ -386,20 +386,7 @@ package struct StoreCore: ~Copyable, Sendable {
   /// The base of a record as other devices know it.
   package func base(of id: RecordID, _ entry: RecordEntry) throws(StrandlineError) -> LoadedVersion? {
     guard let base = entry.base else { return nil }
-    return try Self.base(base, load(base.content, of: id), projections.sync)
-  }
-
-  /// An acknowledged mutation as a version of the server: its `seen` names itself, and times from the future are clamped
-  /// as by every device that fetches it.
-  package static func base(_ base: Base, _ content: LoadedVersion, _ sync: SyncState) -> LoadedVersion {
-    guard let own = content.own else { return content }
-    var result = content
-    if let writer = sync.author(of: base.content) {
-      result.version.stamp.joinSeen([writer: Seen(lsn: base.content, tenure: own.tenure, time: own.time)])
-    }
-    result.version.stamp.clamp(toModified: base.modifiedMilliseconds)
-    result.dirty = [:]
-    return result
+    return try load(base.content, of: id).asAcknowledged(base, projections.sync)
   }
 
   /// The lives that a record of the app's view continues.

@@ -283,7 +283,7 @@ extension WorldRun {
     while let next = open.popLast() {
       guard asked.insert(next).inserted else { continue }
       if next != id, others.contains(next) { return true }
-      if let set = store.projections.set(of: next) { open += store.projections.members(of: set) }
+      open += store.projections.together(with: next)
       guard let record = try? store.record(next) else { continue }
       if let parent = record.parent { open.append(RecordID(parent, zone: next.zone)) }
       for value in record.fields.values {

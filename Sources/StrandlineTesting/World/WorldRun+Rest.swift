@@ -153,11 +153,10 @@ extension WorldRun {
       let store = try await device.open()
       // What is held by its name is judged when the refusals have ended, and so is what goes with one of these or not at all.
       let single = refused.union(try store.status().held.map(\.id))
-      let refused = single.union(
-        single.flatMap { id in store.projections.set(of: id).map { store.projections.members(of: $0) } ?? [] })
+      let refused = single.union(single.flatMap { store.projections.together(with: $0) })
       for id in try owed(store).keys.sorted() where !refused.contains(id) {
         // What was written together goes together.
-        let together = store.projections.set(of: id).map { store.projections.members(of: $0) } ?? [id]
+        let together = store.projections.together(with: id) + [id]
         if try waits(for: refused, id, in: store)
           || together.contains(where: { try isPointedAt($0, from: refused, in: store) })
         {

@@ -144,7 +144,11 @@ struct CycleDriver: Sendable {
       throw error
     }
     try await apply(outcome, to: .modify(leaving))
-    try looked.get()
+    if case .failure(let error) = looked {
+      // What the answer has brought is durable first.
+      try await carryOutSteps()
+      throw error
+    }
   }
 
   private mutating func carry(out step: StoreStep) async throws {

@@ -90,13 +90,6 @@ public struct SyncPace: Hashable, Sendable {
   }
 }
 
-/// When something is due that waits.
-package struct NextDue: Sendable {
-  package var milliseconds: Int64
-  /// Whether the server named the wait.
-  package var isServers: Bool
-}
-
 /// What follows a run of an engine that runs by itself.
 package struct RunSchedule: Sendable {
   private let pace: SyncPace

@@ -6,14 +6,45 @@ import Synchronization
 
 /// A store's facts, at one moment.
 struct StoreFacts: SyncFacts {
-  let store: RecordStore
+  private let store: RecordStore
   let now: Moment
 
   init(_ store: RecordStore) { (self.store, now) = (store, Moment(store.environment.clock)) }
 
-  var projections: SharedProjections { store.projections }
+  private var projections: SharedProjections { store.projections }
+
+  var appliedLSN: LSN { projections.appliedLSN }
   var durableLSN: LSN { store.durableLSN }
   var schema: Schema { store.core.withLock { $0.schema } }
+  var hasAttempts: Bool { projections.withLock { !$0.outbox.attempted.isEmpty } }
+
+  func learned<Value: Sendable>(_ read: (SyncState) -> Value) -> Value { projections.learned(read) }
+  func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? { try projections.entry(id) }
+  func look(_ id: RecordID) throws(StrandlineError) -> KnownRecord { try projections.look(id) }
+  func attempted(_ pending: Pending?) -> LSN? { projections.attempted(pending) }
+  func wasAttempted(_ lsn: LSN) -> Bool { projections.wasAttempted(lsn) }
+  func pending(_ count: Int, after lsn: LSN, upTo end: LSN) -> [LSN] { projections.owed(count, after: lsn, upTo: end) }
+  func knowsNothing(of zone: ZoneID) -> Bool { projections.withLock { $0.knowsNothing(of: zone) } }
+
+  func change(at lsn: LSN) throws(StrandlineError) -> PendingFact {
+    do throws(StrandlineError) {
+      // Another change or an outcome may have followed, and a compaction.
+      guard let found = try readIfKept(lsn), let id = try EventSource.decode(found).recordID else {
+        try projections.checkIsNotOwed(lsn)
+        return .replaced
+      }
+      try projections.checkOwed(lsn, by: id)
+      return .change(id, found)
+    } catch {
+      if error.isOfLyingIndex {
+        // The next cycle reads what is pending by the log.
+        try projections.discardIndex(error)
+        throw error
+      }
+      guard error.isOfOneRecord, let id = try projections.owner(of: lsn) else { throw error }
+      return .damaged(id, error)
+    }
+  }
 
   func readIfKept(_ lsn: LSN) throws(StrandlineError) -> LogEvent? { try store.source.readIfKept(lsn.rawValue) }
 
@@ -21,5 +52,39 @@ struct StoreFacts: SyncFacts {
 
   func undurableEvent(at lsn: LSN) throws(StrandlineError) -> Event {
     try store.core.withLock { (core) throws(StrandlineError) in try core.event(at: lsn) }
+  }
+}
+
+extension SharedProjections: FoldFacts {
+  func learned<Value: Sendable>(_ read: (SyncState) -> Value) -> Value { withLock { read($0.sync) } }
+
+  /// The records that go to the server together with one, and itself; none if it goes by itself.
+  package func together(with id: RecordID) -> [RecordID] { set(of: id).map { members(of: $0) } ?? [] }
+
+  /// The record whose newest pending change is the event at `lsn`; nil if there is none.
+  ///
+  /// - Complexity: O(records): asked only for an event that is damaged.
+  fileprivate func owner(of lsn: LSN) throws(StrandlineError) -> RecordID? {
+    try rebuilding { () throws(StrandlineError) in
+      let memory = withLock { $0.scanMemory(asOf: $0.appliedLSN) }
+      var scan = try EntryScan(memory, EntryScan.Range(zone: nil))
+      while let (id, found) = try scan.next() {
+        if found.entry.pending?.newest == lsn { return id }
+      }
+      return nil
+    }
+  }
+
+  /// The newest pending changes of records, ascending: the first `count` of those above `lsn` and not above `end`.
+  func owed(_ count: Int, after lsn: LSN, upTo end: LSN) -> [LSN] {
+    withLock { $0.outbox.newest.first(count, after: lsn, upTo: end) }
+  }
+}
+
+extension Projections {
+  /// Whether a zone has no token, no living record, and nothing that could not be read. A deletion may be owed all the same.
+  func knowsNothing(of zone: ZoneID) -> Bool {
+    sync.zones[zone]?.token == nil && records.living[zone]?.total ?? 0 == 0
+      && !sync.unread.keys.contains { $0.zone == zone }
   }
 }

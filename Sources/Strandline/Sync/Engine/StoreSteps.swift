@@ -143,14 +143,6 @@ extension RecordStore {
   }
 }
 
-/// What does not leave with an upload, because the log says something else by now.
-struct FallenOut: Sendable {
-  /// Records of which the server has said something newer.
-  var stale: [RecordID] = []
-  /// Records that need another one, which neither the server has nor the request.
-  var lacking: [(id: RecordID, target: RecordID)] = []
-}
-
 extension PageStep {
   /// What the page says of records.
   var changes: [ServerChange] {

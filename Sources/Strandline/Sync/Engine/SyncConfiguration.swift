@@ -79,3 +79,10 @@ public struct SyncConfiguration: Sendable {
     self.makeDatabase = makeDatabase
   }
 }
+
+extension SyncPolicies {
+  init(_ configuration: SyncConfiguration) {
+    (losses, batch, overQuota) = (configuration.zoneLosses, configuration.batch, configuration.overQuota)
+    (appVersion, firstFetch) = (configuration.appVersion, configuration.firstFetch)
+  }
+}

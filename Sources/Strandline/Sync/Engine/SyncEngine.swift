@@ -1,6 +1,6 @@
 // The sync engine of a store: when it runs. What a cycle does is decided by the plan (Plan/SyncPlan.swift).
 //
-// A run happens when the app calls `now()`; by itself half a second after a write, when the app says that something has
+// A cycle happens when the app calls `now()`; by itself half a second after a write, when the app says that something has
 // happened, when a wait is over, and a minute after the last one. Every wait uses the injected clock.
 
 import StrandlineSystem
@@ -60,7 +60,7 @@ public final class SyncEngine: SyncDriver {
     watch.opened(driver.plan.pace.longestWait(at: Moment(store.environment.clock)))
     deadline = driver.deadline
     self.driver = Mutex(driver)
-    // The store keeps the engine, and a run under way does.
+    // The store keeps the engine, and a cycle under way does.
     let runs = SyncRuns(on: store.environment.taskExecutor) { [weak self] options in
       guard let self else { throw StrandlineError(.closed, "the store is closed") }
       return try await self.run(options)
@@ -122,18 +122,18 @@ public final class SyncEngine: SyncDriver {
     await task?.value
   }
 
-  /// Fetches what has changed, sends what is owed, and fetches again if a record conflicted. The engine's own waits do not
+  /// Fetches what has changed, sends what is pending, and fetches again if a record conflicted. The engine's own waits do not
   /// delay it, and a held record that waits for no time of the server's is sent again; what the server named is kept. Calls that
-  /// come while a run is under way share the next one.
+  /// come while a cycle is under way share the next one.
   ///
-  /// - Returns: what the run did; all of it is durable.
+  /// - Returns: what the cycle did; all of it is durable.
   /// - Throws: `StrandlineError`: `.unreachable`, `.throttled` (with `retryAfter` if the server named the wait),
   ///   `.needsSignIn`, `.accountMismatch`, `.serverRefused`, `.zoneLost`, `.fromTheFuture` (a record needs a later version
   ///   of the app, `NewerVersionRule.haltForUpgrade`), `.suspended` (also if the store is suspended meanwhile), `.closed`,
-  ///   `.noProgress` (a fault of this library has ended the run); of the store's disk `.diskFull`, `.io`, `.outcomeUnknown`
-  ///   and `.damaged`. What the run did before stays done, and unsent changes stay in the store. Without an error, what is still
-  ///   owed is held (`StoreStatus.held`), waits for a record that is (`RecordStore.pendingChanges` names it), or was written during
-  ///   the run. `CancellationError` at once if the task is cancelled.
+  ///   `.noProgress` (a fault of this library has ended the cycle); of the store's disk `.diskFull`, `.io`, `.outcomeUnknown`
+  ///   and `.damaged`. What the cycle did before stays done, and unsent changes stay in the store. Without an error, what is still
+  ///   pending is held (`StoreStatus.held`), waits for a record that is (`RecordStore.pendingChanges` names it), or was written during
+  ///   the cycle. `CancellationError` at once if the task is cancelled.
   /// - Complexity: a request for each 200 changes, either way; O(changes) in time, and two batches and two pages in memory.
   @discardableResult
   public func now(fileID: String = #fileID, line: Int = #line) async throws -> SyncReport {
@@ -143,14 +143,14 @@ public final class SyncEngine: SyncDriver {
   /// As `now()`, for an app that the system lets run for so long: begins no request that might not be answered by then.
   ///
   /// A request is taken to last a second, or as long as the longest one so far. One that lasts longer is not cut off: cancel
-  /// the task when the system says that the time is over, which costs nothing but the next fetch. A run that the engine began by
+  /// the task when the system says that the time is over, which costs nothing but the next fetch. A cycle that the engine began by
   /// itself ends at the deadline too; one that `now()` began is waited for.
   ///
   /// - Parameters:
   ///   - deadline: how long from now.
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
   ///   - line: the caller's line; leave it out.
-  /// - Returns: what the run did; all of it is durable. `SyncReport.isUnfinished` says whether something is left.
+  /// - Returns: what the cycle did; all of it is durable. `SyncReport.isUnfinished` says whether something is left.
   /// - Throws: as `now()`. A wait that would end after the deadline throws as one that is too long.
   /// - Complexity: as `now()`.
   @discardableResult
@@ -178,7 +178,7 @@ public final class SyncEngine: SyncDriver {
   }
 
   /// Whether the device is short of power, or its network is metered; false at first. The app says so, because only it knows
-  /// its system's word for it (`ProcessInfo.isLowPowerModeEnabled`, `NWPath.isConstrained`). While it is true, automatic runs
+  /// its system's word for it (`ProcessInfo.isLowPowerModeEnabled`, `NWPath.isConstrained`). While it is true, automatic cycles
   /// come a tenth as often, and ten times as long after a write. What the app asks for comes as ever.
   public var isConstrained: Bool {
     get { constrained.load(ordering: .relaxed) }
@@ -188,17 +188,17 @@ public final class SyncEngine: SyncDriver {
     }
   }
 
-  /// How much it remembers of single records, by what it is. Nil during a run.
+  /// How much it remembers of single records, by what it is. Nil during a cycle.
   ///
-  /// For the simulated worlds: nothing once nothing is owed.
+  /// For the simulated worlds: nothing once nothing is pending.
   package var remembered: [String: Int]? { driver.withLock { $0?.plan.remembered } }
 
-  /// How many callers wait for a run.
+  /// How many callers wait for a cycle.
   ///
   /// For tests: they go on when all have asked.
   package var callerCount: Int { runs.withLock { $0?.callerCount ?? 0 } }
 
-  /// Makes a run.
+  /// Makes a cycle.
   package func cycle(_ options: CycleOptions) async throws -> SyncReport { try await cycle(options, isShared: false) }
 
   private func cycle(_ options: CycleOptions, isShared: Bool) async throws -> SyncReport {
@@ -251,7 +251,7 @@ public final class SyncEngine: SyncDriver {
   /// as lost again. Does nothing for a zone that is not lost.
   ///
   /// - Throws: `StrandlineError` as `write`; the decision is durable when this returns.
-  /// - Complexity: O(1); the next run fetches the whole zone.
+  /// - Complexity: O(1); the next cycle fetches the whole zone.
   public func resumeZone(_ zone: ZoneID, fileID: String = #fileID, line: Int = #line) async throws {
     try await CallSite(fileID, line).run("resuming zone '\(zone)'") {
       _ = try await store.resumeZone(store.canonical(zone))
@@ -312,12 +312,12 @@ public final class SyncEngine: SyncDriver {
   ///
   /// - Parameters:
   ///   - zone: the zone.
-  ///   - source: which side's list of records stands.
+  ///   - source: which side's list of records counts.
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
   ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; else as `write`. The decision is
-  ///   durable when this returns; runs carry it out.
-  /// - Complexity: O(1); the runs fetch the whole zone, and send all of it if this store's side stands.
+  ///   durable when this returns; cycles carry it out.
+  /// - Complexity: O(1); the cycles fetch the whole zone, and send all of it if this store's side counts.
   public func resync(
     _ zone: ZoneID, from source: ResyncSource, fileID: String = #fileID, line: Int = #line
   ) async throws {
@@ -327,12 +327,12 @@ public final class SyncEngine: SyncDriver {
     wakeUp.signal()
   }
 
-  /// Ends a zone: the next run deletes it at the server with all its records, for every device of the user.
+  /// Ends a zone: the next cycle deletes it at the server with all its records, for every device of the user.
   ///
   /// Here its records stay readable and nothing of the zone is synced any more, as with any zone that is gone; the status
-  /// asks no person for it. Until a run has carried it out, `resumeZone` takes it back. Afterwards `resync` from here makes it
-  /// anew with these records, for this device only; `resync` from the server removes them here too. What is written to the zone
-  /// stays here, and a run throws `.zoneLost` for it. Other devices find the zone gone, and keep what they have until a person
+  /// asks no person for it. Until a cycle has carried it out, `resumeZone` takes it back. Afterwards `resync` from here makes it
+  /// again with these records, for this device only; `resync` from the server removes them here too. What is written to the zone
+  /// stays here, and a cycle throws `.zoneLost` for it. Other devices find the zone gone, and keep what they have until a person
   /// decides.
   ///
   /// What becomes of the zone at the server is carried out once more after a crash or a lost answer, until the server
@@ -348,7 +348,7 @@ public final class SyncEngine: SyncDriver {
   ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; `.notUploaded` if changes of it
   ///   are not sent and `discardingUnsent` is false, and then nothing has changed; else as `write`. The decision is durable
-  ///   when this returns; a run carries it out.
+  ///   when this returns; a cycle carries it out.
   /// - Complexity: O(records that owe something).
   public func eraseZone(
     _ zone: ZoneID, discardingUnsent: Bool = false, fileID: String = #fileID, line: Int = #line
@@ -358,13 +358,13 @@ public final class SyncEngine: SyncDriver {
     }
   }
 
-  /// What the last run did; nil before the first.
+  /// What the last cycle did; nil before the first.
   public var lastReport: SyncReport? { lastRun.withLock { $0.report } }
 
-  /// Why the last run failed; nil if it did not.
+  /// Why the last cycle failed; nil if it did not.
   public var lastError: StrandlineError? { lastRun.withLock { $0.failure?.error } }
 
-  // MARK: Automatic runs
+  // MARK: Automatic cycles
 
   private func runAutomatically() async {
     let environment = store.environment
@@ -376,10 +376,10 @@ public final class SyncEngine: SyncDriver {
         _ = try await cycle(RunSchedule.options(causes))
       } catch let error as StrandlineError {
         hasFailed = !failsInPart
-        // The store takes no more writes: only opening it again helps, or resuming it, which begins automatic runs anew.
+        // The store takes no more writes: only opening it again helps, or resuming it, which begins automatic cycles again.
         if [.closed, .outcomeUnknown, .storeReplaced, .suspended].contains(error.code) { return }
       } catch {
-        // Its own cancellation alone ends it. Any other error is one failed run.
+        // Its own cancellation alone ends it. Any other error is one failed cycle.
         if Task.isCancelled { return }
         hasFailed = true
       }
@@ -394,7 +394,7 @@ public final class SyncEngine: SyncDriver {
     }
   }
 
-  /// Waits for some milliseconds. What happens meanwhile is the same run's, and a person who has come to the foreground does not
+  /// Waits for some milliseconds. What happens meanwhile is the same cycle's, and a person who has come to the foreground does not
   /// wait.
   private func pass(_ milliseconds: Int64, _ causes: inout Set<SyncCause>) async throws {
     let clock = store.environment.clock
@@ -413,9 +413,9 @@ public final class SyncEngine: SyncDriver {
     }
   }
 
-  /// Whether the last run failed in a zone, a type or a record alone: then the next one comes as after any other.
+  /// Whether the last cycle failed in a zone, a type or a record alone: then the next one comes as after any other.
   package var failsInPart: Bool { lastRun.withLock { $0.failure?.isOfPart == true } }
 
-  /// When something is due that waited when the last run ended; nil if nothing did.
+  /// When something is due that waited when the last cycle ended; nil if nothing did.
   package var nextDue: NextDue? { lastRun.withLock { $0.nextDue } }
 }

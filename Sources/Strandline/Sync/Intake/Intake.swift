@@ -83,7 +83,7 @@ package struct Intake {
       taken.report.echoes += 1
       taken.touched.insert(id)
       try closeBlock(of: id, words: "the server agrees with this store", &core)
-      // What could not be read is what is here. The event would end the hold of an edit, too.
+      // What could not be read is what is here. The hold of an edit has its own reason.
       if source == .lookup, core.projections.held(id) == nil { try endHold(of: id, &core) }
       return
     }
@@ -110,8 +110,10 @@ package struct Intake {
 
   /// The server has nothing under the name, so there is nothing left to read.
   private func endHold(of id: RecordID, _ core: inout StoreCore) throws {
-    guard let held = core.projections.sync.unread[id], !held.isShelved else { return }
+    guard let unread = core.projections.sync.unread[id], !unread.isShelved else { return }
     try core.append(.released(Released(id: id, lsn: .none)))
+    // An edit of it was refused beside what is gone.
+    if let held = core.projections.held(id) { try core.append(.released(Released(id: id, lsn: held.lsn))) }
   }
 
   /// Applies that a full fetch did not show a record that was synced.

@@ -114,13 +114,14 @@ struct RecordMemory: Sendable {
     }
   }
 
-  /// It was held for them. One lookup more that does not say what the server has of it holds it again.
+  /// It was held for them. One lookup more that does not say what the server has of it holds it again, or two refusals more: after
+  /// the first of these it is joined with what the server has now.
   mutating func forgetCount(of id: RecordID) {
     change(id) { memory in
       if let unshown = memory.unshown {
         memory.unshown = (min(unshown.count, Self.holdsAt - 1), unshown.error)
       } else {
-        (memory.refusals, memory.refusal) = (0, nil)
+        memory.refusals = min(memory.refusals, Self.holdsAt - 2)
       }
       if memory.doubt == .shown { memory.doubt = nil }
     }

@@ -61,7 +61,7 @@ struct SyncCycle: Sendable {
   /// from ending.
   mutating func beginsRound(_ facts: some SyncFacts) -> Bool {
     let durable = facts.durableLSN
-    guard roundsLeft > 0, !facts.projections.owed(1, after: roundEnd, upTo: durable).isEmpty else { return false }
+    guard roundsLeft > 0, !facts.pending(1, after: roundEnd, upTo: durable).isEmpty else { return false }
     (roundEnd, roundsLeft) = (durable, roundsLeft - 1)
     return true
   }
@@ -72,4 +72,11 @@ struct RunFailure: Sendable {
   var error: StrandlineError
   /// It concerns a zone, a type or a record, and all the rest was synced.
   var isOfPart: Bool
+}
+
+/// When something is due that waits.
+package struct NextDue: Sendable {
+  package var milliseconds: Int64
+  /// Whether the server named the wait.
+  package var isServers: Bool
 }

@@ -26,13 +26,34 @@ struct Moment: Sendable {
   }
 }
 
-/// What the plan may know: the log's projections, single events of it, what the app declares of its types, and the time.
-protocol SyncFacts: Sendable {
+/// What the fold of the log says, with what is not durable yet.
+protocol FoldFacts: Sendable {
+  /// Reads what the engine has learned. `read` is short: it may hold a lock.
+  func learned<Value: Sendable>(_ read: (SyncState) -> Value) -> Value
+  func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry?
+  func look(_ id: RecordID) throws(StrandlineError) -> KnownRecord
+  /// The newest change of a record that a request may have carried and whose outcome is not known.
+  func attempted(_ pending: Pending?) -> LSN?
+  /// Whether a request may have carried a change whose outcome is not known.
+  func wasAttempted(_ lsn: LSN) -> Bool
+}
+
+/// What the plan may know: the fold of the log, single events of it, what the app declares of its types, and the time.
+protocol SyncFacts: FoldFacts {
   var now: Moment { get }
-  /// The fold of the log, with what is not durable yet.
-  var projections: SharedProjections { get }
+  /// The last event.
+  var appliedLSN: LSN { get }
+  /// The last event that is durable.
   var durableLSN: LSN { get }
   var schema: Schema { get }
+  /// Whether a request may have carried any change whose outcome is not known.
+  var hasAttempts: Bool { get }
+  /// The newest pending changes of records, ascending: the first `count` of those above `lsn` and not above `end`.
+  func pending(_ count: Int, after lsn: LSN, upTo end: LSN) -> [LSN]
+  /// Which record a pending change is of.
+  func change(at lsn: LSN) throws(StrandlineError) -> PendingFact
+  /// Whether nothing of a zone is here but its name.
+  func knowsNothing(of zone: ZoneID) -> Bool
   /// A durable event; nil if compaction has removed it.
   func readIfKept(_ lsn: LSN) throws(StrandlineError) -> LogEvent?
   /// A durable event that the log must have.
@@ -41,8 +62,50 @@ protocol SyncFacts: Sendable {
   func undurableEvent(at lsn: LSN) throws(StrandlineError) -> Event
 }
 
+/// What is known of a change that was pending a moment ago.
+enum PendingFact {
+  case change(RecordID, LogEvent)
+  /// A newer one, or an outcome, has followed.
+  case replaced
+  /// Its event cannot be read. The index knows which record it is of.
+  case damaged(RecordID, StrandlineError)
+}
+
+extension FoldFacts {
+  func zone(_ id: ZoneID) -> ZoneState? { learned { $0.zones[id] } }
+
+  /// Why a record's change is not sent; nil if it is.
+  func held(_ id: RecordID) -> Held? { learned { $0.held[id] } }
+
+  /// The set that a record goes to the server with; nil if it goes by itself.
+  func set(of id: RecordID) -> RecordSet? { learned { $0.sets[id] } }
+
+  /// The records of a set, in order.
+  func members(of set: RecordSet) -> [RecordID] { learned { $0.members[set] ?? [] }.sorted() }
+
+  /// Whether a record was deleted, and the server agrees.
+  func isGone(_ id: RecordID) throws -> Bool {
+    let known = try look(id)
+    return known.entry == nil && known.deletion != nil
+  }
+
+  /// Whether a creation may have reached the server: an unanswered `sent` names it, or another copy of this log (a clone,
+  /// a restored backup) may have sent it.
+  func mayHaveBeenSent(_ pending: Pending) -> Bool {
+    if attempted(pending) != nil { return true }
+    let tenures = learned { $0.tenures }
+    // Changes before this LSN were written under another writer ID, or before the first tenure that is known (in a
+    // repaired store). What became of them is not known.
+    var end = tenures.first?.first ?? .none
+    if let current = tenures.last?.writer, let change = tenures.last(where: { $0.writer != current }) {
+      end = tenures.first { $0.first > change.first }?.first ?? .none
+    }
+    return pending.first < end
+  }
+}
+
 extension SyncFacts {
-  func zone(_ id: ZoneID) -> ZoneState? { projections.withLock { $0.sync.zones[id] } }
+  var hasPending: Bool { !pending(1, after: .none, upTo: appliedLSN).isEmpty }
 
   /// The same; nil if compaction has removed it.
   func eventIfKept(at lsn: LSN) throws(StrandlineError) -> Event? {
@@ -58,7 +121,7 @@ extension SyncFacts {
   func owner(ofPending lsn: LSN) throws(StrandlineError) -> RecordID? {
     do throws(StrandlineError) { return try eventIfKept(at: lsn)?.recordID } catch {
       // The engine holds what it cannot read.
-      guard error.isOfOneRecord, let held = projections.withLock({ $0.sync.held.values.first { $0.lsn == lsn } }) else {
+      guard error.isOfOneRecord, let held = learned({ $0.held.values.first { $0.lsn == lsn } }) else {
         throw error
       }
       return held.id
@@ -68,7 +131,7 @@ extension SyncFacts {
   /// How many records of a zone have pending changes. O(all that have): asked when a zone is lost.
   func pendingCount(in zone: ZoneID) throws -> Int {
     var count = 0
-    for lsn in projections.owed(.max, after: .none, upTo: durableLSN) {
+    for lsn in pending(.max, after: .none, upTo: durableLSN) {
       // The upload holds by its name what cannot be read.
       do { if try owner(ofPending: lsn)?.zone == zone { count += 1 } } catch {
         guard error.isOfOneRecord else { throw error }
@@ -80,15 +143,6 @@ extension SyncFacts {
   /// Whether nothing of a zone is here but its name, which a list has named: no token, no record, and nothing that is pending or
   /// held.
   func hasNothing(of zone: ZoneID) throws -> Bool {
-    let knowsNothing = projections.withLock { $0.knowsNothing(of: zone) }
-    return try knowsNothing && pendingCount(in: zone) == 0
-  }
-}
-
-extension SharedProjections {
-  /// Whether a record was deleted, and the server agrees.
-  func isGone(_ id: RecordID) throws -> Bool {
-    let known = try look(id)
-    return known.entry == nil && known.deletion != nil
+    try knowsNothing(of: zone) && pendingCount(in: zone) == 0
   }
 }

@@ -13,9 +13,9 @@ extension SyncPlan {
   /// The zones that the app wants to be erased.
   func zonesToErase(_ facts: some SyncFacts) -> [ZoneID] {
     let scope = scope
-    return facts.projections.withLock { projections in
+    return facts.learned { sync in
       var zones: [ZoneID] = []
-      for (id, state) in projections.sync.zones where id.scope == scope && state.lostReason == .erasing {
+      for (id, state) in sync.zones where id.scope == scope && state.lostReason == .erasing {
         zones.append(id)
       }
       return zones
@@ -127,11 +127,11 @@ extension SyncPlan {
     try page.changes.contains { change in
       switch change {
       case .saved(let record):
-        let base = try facts.projections.entry(RecordID(record.name, zone: zone))?.base
+        let base = try facts.entry(RecordID(record.name, zone: zone))?.base
         guard let created = base?.createdMilliseconds else { return false }
         return created == record.system.created?.milliseconds
       case .deleted(let name):
-        let known = try facts.projections.look(RecordID(name, zone: zone))
+        let known = try facts.look(RecordID(name, zone: zone))
         return known.entry?.base != nil || known.deletion != nil
       case .failed: return false
       }

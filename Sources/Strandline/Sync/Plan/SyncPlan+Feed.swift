@@ -12,9 +12,9 @@ extension SyncPlan {
   /// - Parameter isResting: one that has brought nothing new, and is asked again later.
   func nextZoneToFetch(_ facts: some SyncFacts, isResting: Bool = false) -> ZoneID? {
     let (only, scope, zones, fetchesFeed) = (cycle.options.zone, scope, zones, cycle.fetchesFeed)
-    return facts.projections.withLock { projections in
+    return facts.learned { sync in
       var next: (repeats: Int, id: ZoneID)?
-      for (id, state) in projections.sync.zones where id.scope == scope && !state.isLost {
+      for (id, state) in sync.zones where id.scope == scope && !state.isLost {
         let known = zones[id]
         let isOpen = state.isDirty || state.sweepEpoch != 0
         guard known?.feed.isAwaited == true || (isOpen && fetchesFeed && (only == nil || only == id)),
@@ -195,9 +195,9 @@ extension SyncPlan {
 
   /// The records of a zone with an open sweep that have to be looked up, because the feed showed older versions of them.
   private func shownOlder(in zone: ZoneID, _ facts: some SyncFacts) -> Set<CloudName> {
-    facts.projections.withLock { projections in
-      guard let state = projections.sync.zones[zone], state.sweepEpoch != 0 else { return [] }
-      let open = projections.sync.openBlocks.filter {
+    facts.learned { sync in
+      guard let state = sync.zones[zone], state.sweepEpoch != 0 else { return [] }
+      let open = sync.openBlocks.filter {
         $0.key.zone == zone && $0.value.subject == .version && $0.value.consequence == .lookup
       }
       return Set(open.keys.map(\.key))
@@ -209,7 +209,7 @@ extension SyncPlan {
   /// The zones that an earlier process did not fetch to their end may have such children.
   mutating func beginChildReviews(_ facts: some SyncFacts) {
     guard !facts.schema.childRules.isEmpty else { return }
-    let (scope, known) = (scope, facts.projections.withLock { $0.sync.zones })
+    let (scope, known) = (scope, facts.learned { $0.zones })
     for (id, state) in known where id.scope == scope && state.isDirty { self[id].reviewsChildren = true }
   }
 
@@ -227,7 +227,7 @@ extension SyncPlan {
         guard let parent = schema[server.type].parent, parent.whenDeleted != .keep,
           let name = parent.parentName(server, of: RecordID(server.name, zone: zone))
         else { return false }
-        return try facts.projections.isGone(RecordID(name, zone: zone))
+        return try facts.isGone(RecordID(name, zone: zone))
       }
     }
     if brings { self[zone].reviewsChildren = true }
@@ -263,7 +263,7 @@ extension SyncPlan {
   /// that is shown there is sent again.
   private mutating func endDoubts(in zone: ZoneID, _ facts: some SyncFacts) throws {
     for (id, doubt) in records.doubts(in: zone) {
-      let entry = try facts.projections.entry(id)
+      let entry = try facts.entry(id)
       if entry?.base == nil || entry?.pending == nil {
         records.endDoubt(of: id)
       } else if doubt == .feed {

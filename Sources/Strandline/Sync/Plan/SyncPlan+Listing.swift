@@ -10,7 +10,6 @@
 // what was listed, and the zone is fetched anew with its fields.
 
 import StrandlineSystem
-import Synchronization
 
 /// The queries for the newest records of one zone.
 struct NewestRecords: Sendable {
@@ -150,10 +149,10 @@ extension SyncPlan {
   func zoneWithListing(_ facts: some SyncFacts) -> ZoneID? {
     guard cycle.options.direction != .pushOnly else { return nil }
     let (scope, only, zones) = (scope, cycle.options.zone, zones)
-    return facts.projections.withLock { projections in
-      projections.sync.listed.keys.filter { id in
+    return facts.learned { sync in
+      sync.listed.keys.filter { id in
         id.scope == scope && (only == nil || only == id) && zones[id]?.refusal == nil
-          && !(zones[id]?.isInQuestion ?? false) && projections.sync.zones[id]?.isLost != true
+          && !(zones[id]?.isInQuestion ?? false) && sync.zones[id]?.isLost != true
       }.min()
     }
   }
@@ -225,13 +224,13 @@ extension SyncPlan {
   /// Whether a zone has listed nothing else: a page that came meanwhile may have.
   private func isAll(_ ended: [LSN], of zone: ZoneID, _ facts: some SyncFacts) -> Bool {
     let ended = Set(ended)
-    return facts.projections.withLock { $0.sync.listed[zone]?.events.keys.allSatisfy(ended.contains) ?? true }
+    return facts.learned { $0.listed[zone]?.events.keys.allSatisfy(ended.contains) ?? true }
   }
 
   /// What is to be asked for next, with as many names as a request has, if there are that many.
   private func fill(_ zone: ZoneID, _ facts: some SyncFacts) throws -> ListedRecords {
     let oldestFirst = facts.schema.hasParents
-    let listed = facts.projections.withLock { $0.sync.listed[zone] ?? ListedNames() }
+    let listed = facts.learned { $0.listed[zone] ?? ListedNames() }
     var next = self[zone].listing ?? ListedRecords(listed, oldestFirst: oldestFirst)
     // A reset may have dropped what was read.
     if next.names.first.map({ listed.events[$0.listed] == nil }) == true || (next.isEmpty && next.ended.isEmpty) {
@@ -260,7 +259,7 @@ extension SyncPlan {
   private func isMissing(
     _ item: Listed.Item, listed: LSN, _ id: RecordID, _ facts: some SyncFacts
   ) throws -> Bool {
-    let known = try facts.projections.look(id)
+    let known = try facts.look(id)
     // What the app has deleted may be another life; the answer tells.
     if let deletion = known.deletion, deletion.lsn > listed, !deletion.isLocal { return false }
     guard let base = known.entry?.base else { return true }
@@ -324,16 +323,4 @@ extension ServerChange {
 extension Schema {
   /// Whether a type is declared to hang below another record.
   fileprivate var hasParents: Bool { names.contains { self[$0].parent != nil } }
-}
-
-extension Projections {
-  /// How much of what zones have listed is here; nil if nothing is left to fetch. The names of one page count as fetched when
-  /// the last of them is here.
-  func listing(in scope: DatabaseScope) -> SyncStatus.Progress? {
-    let open = sync.listed.filter { $0.key.scope == scope && sync.zones[$0.key]?.isLost != true }
-    guard !open.isEmpty else { return nil }
-    let left = open.values.reduce(0) { $0 + $1.count }
-    let done = open.keys.reduce(0) { $0 + (records.living[$1]?.total ?? 0) }
-    return SyncStatus.Progress(done: done, total: done + left)
-  }
 }

@@ -68,8 +68,7 @@ extension SyncPlan {
   /// What the log says is to be looked up. O(records in question).
   private func recordsInQuestion(_ facts: some SyncFacts) -> [RecordID] {
     let scope = scope
-    return facts.projections.withLock { projections in
-      let sync = projections.sync
+    return facts.learned { sync in
       return sync.openBlocks.compactMap { id, block in
         block.consequence == .lookup && id.zone.scope == scope && sync.zones[id.zone]?.isLost != true ? id : nil
       }
@@ -112,7 +111,7 @@ extension SyncPlan {
       for name in request.names {
         let id = RecordID(name, zone: zone)
         guard case .record(let server)? = found[name] else { continue }
-        if try facts.projections.entry(id)?.base?.isOfLife(of: server) ?? false {
+        if try facts.entry(id)?.base?.isOfLife(of: server) ?? false {
           answer.created[id] = server.system.created?.milliseconds
         }
       }

@@ -16,7 +16,7 @@ extension SyncPlan {
   mutating func decideLoss(_ facts: some SyncFacts) throws -> Bool {
     guard cycle.options.direction == .both else { return false }
     let (scope, only) = (scope, cycle.options.zone)
-    let lost = facts.projections.withLock { $0.sync.zones }.filter { id, state in
+    let lost = facts.learned { $0.zones }.filter { id, state in
       id.scope == scope && state.isLost && (only == nil || only == id)
     }
     for (zone, state) in lost.sorted(by: { $0.key < $1.key }) {
@@ -76,13 +76,5 @@ extension SyncPlan {
   private mutating func say(_ decision: ZoneLossDecision) {
     cycle.report.lossesDecided.append(decision)
     notices.append(.decided(decision))
-  }
-}
-
-extension Projections {
-  /// Whether a zone has no token, no living record, and nothing that could not be read. A deletion may be owed all the same.
-  func knowsNothing(of zone: ZoneID) -> Bool {
-    sync.zones[zone]?.token == nil && records.living[zone]?.total ?? 0 == 0
-      && !sync.unread.keys.contains { $0.zone == zone }
   }
 }

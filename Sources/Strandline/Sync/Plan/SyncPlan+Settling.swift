@@ -174,7 +174,7 @@ extension SyncPlan {
   /// same request.
   mutating func lookedUp(_ id: RecordID, _ facts: some SyncFacts) {
     guard queue.waits[id] == .lookup else { return }
-    if let refused = queue.refusedTag(of: id), let entry = try? facts.projections.entry(id),
+    if let refused = queue.refusedTag(of: id), let entry = try? facts.entry(id),
       (entry.base?.changeTag).equalsUTF8(refused)
     {
       queue.wait(id, for: .fetch)
@@ -213,7 +213,7 @@ extension SyncPlan {
     records.refusedTooOften = []
     var events: [SyncEvent] = []
     for id in ids {
-      if let pending = try facts.projections.entry(id)?.pending {
+      if let pending = try facts.entry(id)?.pending {
         let item = UploadItem(id: id, lsn: pending.newest, isDeletion: pending.isDeletion, targets: [])
         events.append(
           .event(
@@ -231,10 +231,10 @@ extension SyncPlan {
     _ upload: Upload, _ error: CloudError, _ victims: Set<RecordID>, _ facts: some SyncFacts
   ) throws {
     guard upload.operation.kind != .delete else { return queue.wait(upload.id, for: .references) }
-    let set = facts.projections.set(of: upload.id)
+    let set = facts.set(of: upload.id)
     switch try queue.lack(of: upload.item, facts) {
     case .record(let target)
-    where !victims.contains(target) && (set == nil || set != facts.projections.set(of: target)):
+    where !victims.contains(target) && (set == nil || set != facts.set(of: target)):
       return queue.wait(upload.id, for: .target(target))
     case .record, .circle:
       // What went with it in the same request will go with it again.
@@ -249,7 +249,7 @@ extension SyncPlan {
     if records[upload.id].refusals == 1 {
       for name in upload.item.needs where name != upload.id.key {
         let target = RecordID(name, zone: upload.id.zone)
-        if try facts.projections.entry(target)?.pending?.isDeletion == false { doubt(target) }
+        if try facts.entry(target)?.pending?.isDeletion == false { doubt(target) }
       }
     }
     queue.wait(upload.id, for: .fetch)
@@ -262,11 +262,11 @@ extension SyncPlan {
     of item: UploadItem, holding: Set<RecordID> = [], _ facts: some SyncFacts
   ) throws -> RecordID? {
     try item.needs.map { RecordID($0, zone: item.id.zone) }.first { target in
-      guard target != item.id, let entry = try facts.projections.entry(target), let pending = entry.pending,
+      guard target != item.id, let entry = try facts.entry(target), let pending = entry.pending,
         !pending.isDeletion, entry.base != nil
       else { return false }
       return holding.contains(target) || queue.halts.contains(target, entry, pending)
-        || facts.projections.held(target).map { $0.lsn >= pending.newest } ?? false
+        || facts.held(target).map { $0.lsn >= pending.newest } ?? false
     }
   }
 
@@ -275,7 +275,7 @@ extension SyncPlan {
   ///
   /// - Parameter holding: those that the same answer holds.
   private func mustShow(_ upload: Upload, holding: Set<RecordID>, _ facts: some SyncFacts) throws -> Bool {
-    try upload.operation.kind == .delete || facts.projections.lacks(of: upload.item).contains { !$0.isSaved }
+    try upload.operation.kind == .delete || facts.lacks(of: upload.item).contains { !$0.isSaved }
       || heldTarget(of: upload.item, holding: holding, facts) != nil
   }
 
@@ -285,7 +285,7 @@ extension SyncPlan {
   private func heldEvent(
     _ item: UploadItem, _ error: CloudError, isTimed: Bool = false, _ facts: some SyncFacts
   ) -> Event {
-    let attempts = (facts.projections.held(item.id)?.attempts ?? records.attempts(of: item)) + 1
+    let attempts = (facts.held(item.id)?.attempts ?? records.attempts(of: item)) + 1
     // No time at all would mean: until it is released.
     let named = error.retryAfterMilliseconds.flatMap { $0 > 0 ? $0 : nil }
     return .held(
@@ -344,7 +344,7 @@ extension SyncPlan {
       return isPersons && (only == nil || held.id.zone == only)
         || held.code == full && owners.contains(CloudName(held.id.zone.owner))
     }
-    let holds = facts.projections.withLock { $0.sync.held.values.filter { $0.id.zone.scope == scope } }
+    let holds = facts.learned { $0.held.values.filter { $0.id.zone.scope == scope } }
     release(holds.filter(isOver).sorted { $0.id < $1.id })
     if isFirst { for held in holds where !isOver(held) { endLater(held, facts) } }
   }

@@ -86,7 +86,7 @@ extension SyncPlan {
           "it was emptied, or deleted and made again: the server has nothing of what this store knows of it "
             + "(\(String.count(missing, "record")))")
       case .remove:
-        let gone = try proof.gone.filter { try facts.projections.entry($0.id)?.base?.version == $0.version }.map(\.id)
+        let gone = try proof.gone.filter { try facts.entry($0.id)?.base?.version == $0.version }.map(\.id)
         keep(proof)
         let premise = ending.cause == .feed ? Premise.sweep(zone, state?.sweepEpoch ?? 0) : .none
         return remove(
@@ -162,7 +162,7 @@ extension SyncPlan {
     // No request would ask about an edit: for what is pending after a rule the zone is made again.
     let ruled = facts.zone(zone)?.ruledMilliseconds ?? 0
     if !synced.isEmpty { remove(synced, from: zone, .server, areGone: ruled != 0, if: .removes(zone)) }
-    let unread = facts.projections.withLock { state in state.sync.unread.keys.filter { $0.zone == zone }.sorted() }
+    let unread = facts.learned { $0.unread.keys.filter { $0.zone == zone }.sorted() }
     var events = unread.map { SyncEvent.event(.released(Released(id: $0, lsn: .none)), if: .unread($0)) }
     let ended = SweepEnded(zone: zone, epoch: 0, seen: 0, removed: UInt64(synced.count))
     let lost = ZoneChanged.lost(

@@ -2,7 +2,6 @@
 // leaves, and only what is still a record's newest change then leaves with it (Engine/StoreSteps.swift).
 
 import StrandlineSystem
-import Synchronization
 
 /// A change and the operation that carries it.
 struct Upload: Sendable {
@@ -73,7 +72,7 @@ extension SyncPlan {
 
   /// The zones to which this cycle sends nothing.
   func frozenZones(_ facts: some SyncFacts) -> Set<ZoneID> {
-    let known = facts.projections.withLock { $0.sync.zones }
+    let known = facts.learned { $0.zones }
     let refused = zones.filter { $0.value.refusal != nil || $0.value.isInQuestion }.keys
     return Set(known.filter { $0.value.isLost }.keys).union(refused)
   }
@@ -300,7 +299,7 @@ extension SyncPlan {
   /// only went along because they need it may go without them.
   mutating func refuseTogether(_ batch: [Upload], _ error: CloudError, _ facts: some SyncFacts) {
     noteRefusal(of: batch, error)
-    let together = batch.filter { facts.projections.set(of: $0.id) != nil }
+    let together = batch.filter { facts.set(of: $0.id) != nil }
     hold(together, error, facts)
     let held = Set(together.map(\.id))
     for upload in batch where !held.contains(upload.id) { queue.wake(upload.id) }
@@ -389,11 +388,11 @@ extension SyncPlan {
   private mutating func makeUploads(
     of unit: [UploadItem], sentWith names: Set<CloudName>, _ batch: inout Batch, _ facts: some SyncFacts
   ) throws -> (uploads: [Upload], bytes: Int) {
-    let sync = facts.projections.sync
+    let sync = facts.learned { $0 }
     var entries: [RecordEntry?] = []
     var there = names
     for item in unit {
-      let entry = try facts.projections.entry(item.id)
+      let entry = try facts.entry(item.id)
       entries.append(entry?.pending?.newest == item.lsn ? entry : nil)
       if entries.last != .some(nil) { there.insert(item.id.key) }
     }
@@ -401,7 +400,7 @@ extension SyncPlan {
     var bytes = 0
     for (item, entry) in zip(unit, entries) {
       guard let entry else { continue }
-      if let target = try facts.projections.missingTarget(of: item, sentWith: there) {
+      if let target = try facts.missingTarget(of: item, sentWith: there) {
         queue.wait(item.id, for: .target(target))
         continue
       }
@@ -422,10 +421,10 @@ extension SyncPlan {
     cycle.made = [:]
     // The halves of a refused batch go first.
     guard !cycle.split.isOpen else { return }
-    let sync = facts.projections.sync
+    let sync = facts.learned { $0 }
     for item in try queue.lookAhead(reading(facts), limits.operations.current) {
       do {
-        guard let entry = try facts.projections.entry(item.id), entry.pending?.newest == item.lsn else { continue }
+        guard let entry = try facts.entry(item.id), entry.pending?.newest == item.lsn else { continue }
         cycle.made[item.lsn] = try make(item, entry, sync, facts)
       } catch let error as StrandlineError where error.isOfOneRecord {
         // It is held when it is its turn.
@@ -459,7 +458,7 @@ extension SyncPlan {
     }
     var base: LoadedVersion?
     if let known = entry.base, let content = try LoadedVersion(facts.event(at: known.content), at: known.content) {
-      base = StoreCore.base(known, content, sync)
+      base = content.asAcknowledged(known, sync)
     }
     var version = loaded.version
     version.stamp.joinSeen(base?.version.stamp.seen ?? [:])

@@ -20,7 +20,7 @@ extension SyncPlan {
     }
     guard due.isList, cycle.fetchesFeed else { return nil }
     let (scope, fromStart) = (scope, due.isListFromStart)
-    let known = facts.projections.withLock { $0.sync.databaseTokens[scope] }
+    let known = facts.learned { $0.databaseTokens[scope] }
     return .next(.ask(.changedZones(ListRequest(known: known, fromStart: fromStart && known != nil))))
   }
 
@@ -49,7 +49,7 @@ extension SyncPlan {
     }
     due.isList = page.moreComing
     guard page.token != known || !page.zones.isEmpty else { return }
-    let sync = facts.projections.sync
+    let sync = facts.learned { $0 }
     if request.fromStart {
       // A list from the beginning does not name zones that were deleted meanwhile: fetch each known zone.
       for zone in sync.zones.keys.sorted() where zone.scope == scope {
@@ -125,7 +125,7 @@ extension SyncPlan {
     guard case .missing(let question, let then) = self[zone].phase else { return }
     self[zone].phase = then
     let error = question.error
-    let (state, account) = (facts.zone(zone), Account(facts.projections.sync))
+    let (state, account) = (facts.zone(zone), Account(facts.learned { $0 }))
     guard !names.contains(where: { account.canonical($0) == zone }) else {
       // It is there: whatever the server said is asked again, later and later.
       guard let kind = question.kind else { return }

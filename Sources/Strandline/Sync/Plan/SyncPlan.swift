@@ -41,7 +41,7 @@ struct SyncPlan: Sendable {
     let scope = address.scope
     records = RecordMemory(random: pacePolicy.random)
     queue = OutgoingQueue(scope: scope)
-    let logged = facts.projections.withLock { $0.sync.paces[scope] }
+    let logged = facts.learned { $0.paces[scope] }
     pace = RequestPace(logged, scope: scope, pacePolicy, at: facts.now)
     limits = RequestLimits(operations: policies.batch.operationsMax, learned: pace.operationsMax)
   }
@@ -164,7 +164,7 @@ struct SyncPlan: Sendable {
     case .upload:
       zones.values.contains(where: \.isRecreating)
         || cycle.sends
-          && (zoneToErase(facts) != nil || facts.projections.withLock { $0.outbox.newest.isEmpty } == false)
+          && (zoneToErase(facts) != nil || facts.hasPending)
     }
   }
 
@@ -309,7 +309,7 @@ struct SyncPlan: Sendable {
 
   /// Events were appended, those whose premises held.
   private mutating func appended(_ step: AppendStep, _ facts: some SyncFacts) throws {
-    for case .event(.held(let held), _) in step.events where facts.projections.held(held.id) == held {
+    for case .event(.held(let held), _) in step.events where facts.held(held.id) == held {
       cycle.report.held += 1
       records.forgetCount(of: held.id)
       endLater(held, facts)
@@ -323,7 +323,7 @@ struct SyncPlan: Sendable {
 
   private mutating func applied(_ step: AnswerStep, _ taken: TakenChanges, _ facts: some SyncFacts) throws {
     cycle.report.add(taken.report)
-    for case .event(.held(let held), _) in step.before + step.after where facts.projections.held(held.id) == held {
+    for case .event(.held(let held), _) in step.before + step.after where facts.held(held.id) == held {
       endLater(held, facts)
     }
     switch step.cause {
@@ -372,12 +372,12 @@ struct SyncPlan: Sendable {
     let keepsOn = due.wasIncomplete
     if keepsOn, let before = cycle.split.limitBefore { limits.operations.restore(before) }
     // Of an upload whose answer was lost the feed says whether it arrived.
-    let fetchesFeed = options.direction != .pushOnly || facts.projections.withLock { !$0.outbox.attempted.isEmpty }
+    let fetchesFeed = options.direction != .pushOnly || facts.hasAttempts
     cycle = SyncCycle(options, fetchesFeed: fetchesFeed, upTo: facts.durableLSN)
     if options.asksForChanges { (due.isList, due.isReview) = (true, true) }
     due.isListFromStart = false
     // The log may not have learned the account that was asked for.
-    if facts.projections.withLock({ $0.sync.bounds[scope] }) == nil { due.isAccountKnown = false }
+    if facts.learned({ $0.bounds[scope] }) == nil { due.isAccountKnown = false }
     let isFirst = due.isFirstCycle
     due.isFirstCycle = false
     if isFirst { beginChildReviews(facts) }
@@ -393,7 +393,7 @@ struct SyncPlan: Sendable {
     beginHolds(isFirst: isFirst || keepsOn, notFull: owners, facts)
     // Also in a cycle that ends before its first request: else it would be made again at once, for the same moment.
     wakeWhatIsDue(facts)
-    let logged = facts.projections.withLock { $0.sync.paces[scope] }
+    let logged = facts.learned { $0.paces[scope] }
     if let pace = pace.begin(logged, at: now) { steps.append(.append([.pace(pace)])) }
     steps.append(.takeKept(readsAgain: due.readsKept))
   }
@@ -463,7 +463,7 @@ struct SyncPlan: Sendable {
   /// forgotten: a later change of it begins again.
   mutating func changed(_ id: RecordID, _ facts: some SyncFacts) throws {
     queue.changed(id, facts)
-    guard queue.remembers(id) || records.hasRefusals(of: id), try facts.projections.entry(id)?.pending == nil else {
+    guard queue.remembers(id) || records.hasRefusals(of: id), try facts.entry(id)?.pending == nil else {
       return
     }
     queue.settled(id)
@@ -488,7 +488,7 @@ struct SyncPlan: Sendable {
     endRests(facts)
     let now = facts.now.nanoseconds
     for id in records.times.takeDue(now) where queue.waits[id] == .time { queue.wake(id) }
-    let held = records.holdEnds.takeDue(now).compactMap { facts.projections.held($0) }
+    let held = records.holdEnds.takeDue(now).compactMap { facts.held($0) }
     release(held.filter { $0.durationMilliseconds > 0 })
   }
 
@@ -551,7 +551,7 @@ struct SyncPlan: Sendable {
     let bound = Bound(
       container: address.container, environment: address.environment, scope: scope,
       userHash: Bound.hash(ofUser: user))
-    let known = facts.projections.withLock { $0.sync.bounds }
+    let known = facts.learned { $0.bounds }
     if let other = known.values.first(where: { !$0.isSameAccount(as: bound) }) {
       due.isAccountKnown = false
       throw AnotherAccount(other, bound)

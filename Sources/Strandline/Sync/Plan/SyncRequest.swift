@@ -1,5 +1,6 @@
-// Everything that the engine ever asks of a server: one value is one request. The plan makes it, `perform` below sends it, and the
-// answer goes back to the plan together with it. What a request is for is its payload, so nothing else remembers it.
+// Everything that the engine ever asks of a server: one value is one request. The plan makes it, `perform`
+// (Engine/PerformedRequest.swift) sends it, and the answer goes back to the plan together with it. What a request is for is its
+// payload, so nothing else remembers it.
 
 import StrandlineSystem
 
@@ -151,35 +152,12 @@ extension SyncRequest {
     case .modify(let upload): return "uploading to zone '\(upload.zone)'"
     }
   }
+}
 
-  /// Sends it, once.
-  ///
-  /// - Throws: what the database throws.
-  func perform(by database: any CloudDatabase) async throws -> SyncAnswer {
-    switch self {
-    case .user: return .user(try await database.user())
-    case .changedZones(let list):
-      return .changedZones(try await database.databaseChanges(since: list.token, limit: SyncPlan.pageLimit))
-    case .allZones: return .allZones(try await database.zones())
-    case .page(let page):
-      return .page(
-        try await page.listsOnly
-          ? database.zoneListing(in: page.zone, since: page.token, limit: page.limit)
-          : database.zoneChanges(in: page.zone, since: page.token, limit: page.limit))
-    case .newest(let newest):
-      return .newest(
-        try await database.newestRecords(
-          ofType: newest.type, in: newest.zone, limit: newest.limit, after: newest.marker))
-    case .lookUp(let lookup): return .records(try await database.lookup(lookup.names.texts, in: lookup.zone))
-    case .createZone(let zone, _):
-      try await database.createZone(zone)
-      return .done
-    case .eraseZone(let zone):
-      try await database.deleteZone(zone)
-      return .done
-    case .modify(let upload):
-      return .records(
-        try await database.modify(upload.uploads.map(\.operation), in: upload.zone, atomic: upload.isAtomic))
-    }
-  }
+/// What does not leave with an upload, because the log says something else by now.
+struct FallenOut: Sendable {
+  /// Records of which the server has said something newer.
+  var stale: [RecordID] = []
+  /// Records that need another one, which neither the server has nor the request.
+  var lacking: [(id: RecordID, target: RecordID)] = []
 }

@@ -1,4 +1,5 @@
-// Why a record that is owed is not sent: the cause nearest to it, and the next record on the way there.
+// Why a pending record is not sent: the cause nearest to it, and the next record on the way there. The edges of the graph are the
+// plan's own (Plan/Outgoing/OutgoingQueue+Order.swift, KeptRecords.swift, and the sets); here they are followed.
 //
 // A record that cannot go keeps back those that refer to it, those that go with it, and the deletions of what it refers to.
 // So the cause may lie several records away, and there may be circles on the way. It is looked for from the record outwards.
@@ -35,8 +36,11 @@ struct KnownObstacles {
     var distance: Int
   }
 
-  private let store: RecordStore
-  private var facts: StoreFacts { StoreFacts(store) }
+  private let facts: StoreFacts
+  /// What the engine knows to be refused of a type in a zone.
+  private let halt: (ZoneID, String) -> SyncStatus.Halt?
+  /// Whether anything is held, halted or lost.
+  private let isAnyKeptBack: Bool
   /// Only what a person has to end counts as a cause, and not a hold that ends by itself.
   private let onlyLasting: Bool
   /// What each place waits for that was looked at; nil if nothing of it is owed.
@@ -46,7 +50,12 @@ struct KnownObstacles {
   /// What the saves that are owed leave, by zone. Nil before it was asked for: only a deletion needs it.
   private var kept: [ZoneID: KeptRecords]?
 
-  init(_ store: RecordStore, onlyLasting: Bool = false) { (self.store, self.onlyLasting) = (store, onlyLasting) }
+  init(_ store: RecordStore, onlyLasting: Bool = false) {
+    self.onlyLasting = onlyLasting
+    (facts, isAnyKeptBack) = (StoreFacts(store), store.keepsBack)
+    let watch = (store.driver.withLock { $0 } as? SyncEngine)?.watch
+    halt = { zone, type in watch?.halt(of: zone, type) }
+  }
 
   /// Why a record is not sent; nil if nothing is known that forbids it.
   ///
@@ -54,24 +63,24 @@ struct KnownObstacles {
   /// if there is one: each is nearer to it.
   mutating func obstacle(to id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws -> PendingChange.Obstacle? {
     if let cause = cause(of: id, entry) { return cause }
-    if store.keepsBack, let wait = try way(from: .record(id))?.next {
+    if isAnyKeptBack, let wait = try way(from: .record(id))?.next {
       // The set's own next place is the record of it that is in the way.
       guard case .set = wait.place else { return wait.obstacle }
       return ways[wait.place].flatMap(\.self)?.next.obstacle
     }
     // Nothing but the order of the requests, or what the server may refuse, keeps it back.
-    let targets = try targets(of: id, pending)
-    return (targets.first(where: \.isOwed) ?? targets.first).map { .target($0.id) }
+    let targets = try targets(of: id, entry, pending)
+    return (targets.first { $0.pending != nil } ?? targets.first).map { .target($0.id) }
   }
 
   /// What forbids the record itself to be sent.
   private func cause(of id: RecordID, _ entry: RecordEntry) -> PendingChange.Obstacle? {
-    let (held, lost) = store.projections.withLock { ($0.sync.held[id], $0.sync.zones[id.zone]?.lostReason) }
+    let (held, lost) = facts.learned { ($0.held[id], $0.zones[id.zone]?.lostReason) }
     if let lost { return .zoneLost(lost) }
     if let held, !onlyLasting || held.durationMilliseconds == 0 {
-      return .held(StoreStatus.Held(held, wall: store.environment.clock.wallMilliseconds()))
+      return .held(StoreStatus.Held(held, wall: facts.now.wall))
     }
-    return (store.driver.withLock { $0 } as? SyncEngine)?.watch.halt(of: id.zone, entry.type).map { .halted($0) }
+    return halt(id.zone, entry.type).map { .halted($0) }
   }
 
   /// Looks for the cause nearest to a place, in widening circles. O(what it waits for).
@@ -122,73 +131,60 @@ struct KnownObstacles {
     var node: Node?
     switch place {
     case .record(let id):
-      guard let entry = try store.projections.entry(id), let pending = entry.pending else { break }
+      guard let entry = try facts.entry(id), let pending = entry.pending else { break }
       let cause = cause(of: id, entry)
-      node = Node(cause: cause, waits: cause == nil ? try waits(of: id, pending) : [])
+      node = Node(cause: cause, waits: cause == nil ? try waits(of: id, entry, pending) : [])
     case .set(let set):
-      node = Node(waits: store.projections.members(of: set).map { Wait(place: .record($0), obstacle: .together($0)) })
+      node = Node(waits: facts.members(of: set).map { Wait(place: .record($0), obstacle: .together($0)) })
     }
     nodes[place] = .some(node)
     return node
   }
 
   /// What a record waits for.
-  private mutating func waits(of id: RecordID, _ pending: Pending) throws -> [Wait] {
-    var waits = try targets(of: id, pending).filter(\.isOwed).map {
+  private mutating func waits(of id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws -> [Wait] {
+    var waits = try targets(of: id, entry, pending).filter { $0.pending != nil }.map {
       Wait(place: .record($0.id), obstacle: .target($0.id))
     }
     if pending.isDeletion {
       waits += try referrers(of: id).map { Wait(place: .record($0), obstacle: .referrer($0)) }
     }
-    if let set = store.projections.set(of: id) { waits.append(Wait(place: .set(set), obstacle: .together(id))) }
+    if let set = facts.set(of: id) { waits.append(Wait(place: .set(set), obstacle: .together(id))) }
     return waits
   }
 
-  /// The records that a save needs and the server does not have, but for those that go with it; none if the save cannot be read.
-  private func targets(of id: RecordID, _ pending: Pending) throws -> [(id: RecordID, isOwed: Bool)] {
-    guard !pending.isDeletion else { return [] }
-    let set = store.projections.set(of: id)
-    return try needs(at: pending.newest, of: id).compactMap { name in
-      let target = RecordID(name, zone: id.zone)
-      if target == id || set != nil && store.projections.set(of: target) == set { return nil }
-      let entry = try store.projections.entry(target)
-      return entry?.base == nil ? (target, entry?.pending != nil) : nil
+  /// The records that a save needs and the server does not have, but for those that go with it; none if the save cannot be read,
+  /// or not yet.
+  private func targets(of id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws -> [LackingTarget] {
+    guard !pending.isDeletion, pending.newest <= facts.durableLSN else { return [] }
+    let item: UploadItem?
+    do throws(StrandlineError) { item = try facts.item(of: id, entry, pending) } catch {
+      guard error.isOfOneRecord else { throw error }
+      return []
     }
+    guard let item else { return [] }
+    let set = facts.set(of: id)
+    return try facts.lacks(of: item).filter { set == nil || facts.set(of: $0.id) != set }
   }
 
   private mutating func referrers(of id: RecordID) throws -> [RecordID] {
     let all = try kept ?? allKept()
     kept = all
-    let set = store.projections.set(of: id)
+    let set = facts.set(of: id)
     // What goes with it does not keep it back.
     return all[id.zone]?.keepers(of: id.key).filter {
-      $0 != id && (set == nil || store.projections.set(of: $0) != set)
+      $0 != id && (set == nil || facts.set(of: $0) != set)
     } ?? []
   }
 
   /// What the saves that are owed leave. O(records that owe something).
   private func allKept() throws -> [ZoneID: KeptRecords] {
     var all: [ZoneID: KeptRecords] = [:]
-    for lsn in store.projections.owed {
-      guard let id = try store.owner(ofPending: lsn) else { continue }
+    for lsn in facts.pending(.max, after: .none, upTo: facts.appliedLSN) {
+      guard let id = try facts.owner(ofPending: lsn) else { continue }
       try facts.readLeft(by: id, into: &all[id.zone, default: KeptRecords()])
     }
     for zone in all.keys { try facts.readLinks(of: &all[zone, default: KeptRecords()], in: zone) }
     return all
-  }
-
-  /// The names that the version in an event needs at the server; none if it cannot be read, or not yet.
-  private func needs(at lsn: LSN, of id: RecordID) throws -> [String] {
-    var names: [String] = []
-    if lsn > store.durableLSN { return [] }
-    do throws(StrandlineError) {
-      guard let shown = try store.source.versionIfKept(at: lsn, of: id) else { return [] }
-      OutgoingQueue.forEachTarget(of: shown.record(id, system: nil)) { name, action in
-        if action != .none { names.append(name) }
-      }
-    } catch {
-      guard error.isOfOneRecord else { throw error }
-    }
-    return names
   }
 }

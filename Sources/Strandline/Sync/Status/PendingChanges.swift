@@ -1,4 +1,4 @@
-// What is owed to the server, record by record, and what each waits for as far as the log says it: without an engine, and
+// What is pending, record by record, and what each waits for as far as the log says it: without an engine, and
 // without a request.
 
 import StrandlineLog
@@ -42,7 +42,7 @@ public struct PendingChange: Hashable, Sendable {
   public var obstacle: Obstacle?
 }
 
-/// A page of what is owed.
+/// A page of what is pending.
 public struct PendingChangePage: Hashable, Sendable {
   /// The records, in the order of their newest changes, which is about that in which they are sent.
   public var changes: [PendingChange]
@@ -86,7 +86,7 @@ extension RecordStore {
     }
   }
 
-  /// What a record owes; nil if it owes nothing.
+  /// The pending change of a record; nil if it has none.
   package func pendingChange(of id: RecordID) throws -> PendingChange? {
     var known = KnownObstacles(self)
     return try pendingChange(of: id, &known)
@@ -108,7 +108,7 @@ extension RecordStore {
       obstacle: try known.obstacle(to: id, entry, pending))
   }
 
-  /// The record whose newest change stands at `lsn`; nil if it has been settled meanwhile.
+  /// The record whose newest change is at `lsn`; nil if it has been settled meanwhile.
   func owner(ofPending lsn: LSN) throws(StrandlineError) -> RecordID? {
     try StoreFacts(self).owner(ofPending: lsn)
   }

@@ -1,15 +1,15 @@
-// What a transaction still owes the server, and what its records wait for; and the end of the waits that only a person can end.
+// What a transaction still has to send, and what its records wait for; and the end of the waits that only a person can end.
 //
-// A record may wait for another one, and that for a third. What ends the wait stands at the end of that chain: a request that
+// A record may wait for another one, and that for a third. What ends the wait is at the end of that chain: a request that
 // is still to come, a moment, or a person. Receipts are not to wait in silence for a person, so the chain of each is followed
-// when a receipt begins to wait, and when a run has ended: what is then still owed was not sent for a reason.
+// when a receipt begins to wait, and when a cycle has ended: what is then still pending was not sent for a reason.
 
 import StrandlineSystem
 import Synchronization
 
 extension Receipt {
-  /// What of the transaction the server is still owed, a record after the other, and what each waits for as far as this
-  /// store knows. Empty if nothing is owed. Without a request, also in a store without an engine.
+  /// What of the transaction is not at the server yet, a record after the other, and what each waits for as far as this
+  /// store knows. Empty if nothing is pending. Without a request, also in a store without an engine.
   ///
   /// - Throws: `StrandlineError`: `.damaged` and `.io` if an event of the transaction cannot be read; `.closed`.
   /// - Complexity: O(records of the transaction), and of those that they wait for, a few reads of the log for
@@ -48,7 +48,7 @@ extension RecordStore {
 
   /// The same, with what is known already.
   ///
-  /// - Parameter isRunOver: a run has just ended, so the app's rules for lost zones have done what they do, and what the
+  /// - Parameter isRunOver: a cycle has just ended, so the app's rules for lost zones have done what they do, and what the
   ///   server refuses as a whole is not sent again by itself.
   fileprivate func obstacle(
     to open: OpenMutations, isRunOver: Bool, _ known: inout KnownObstacles
@@ -100,9 +100,9 @@ extension StrandlineError {
 }
 
 extension SyncEngine {
-  /// A run has ended: ends the waits of receipts that no further run ends.
+  /// A cycle has ended: ends the waits of receipts that no further cycle ends.
   ///
-  /// - Parameter failure: what the run ended with; nil if it came to its end.
+  /// - Parameter failure: what the cycle ended with; nil if it came to its end.
   func endWaits(_ options: CycleOptions, _ failure: (any Error)? = nil) {
     switch (failure as? StrandlineError)?.code {
     case .needsSignIn?, .accountMismatch?, .fromTheFuture?:
@@ -111,7 +111,7 @@ extension SyncEngine {
     case .suspended?, .closed?, .outcomeUnknown?, .storeReplaced?: break
     case nil where failure != nil: break
     default:
-      // Another run may have left it for the next one.
+      // Another cycle may have left it for the next one.
       guard options.direction != .pullOnly, options.zone == nil, store.keepsBack else { return }
       var known = KnownObstacles(store, onlyLasting: true)
       store.settledWaiters.end { open in

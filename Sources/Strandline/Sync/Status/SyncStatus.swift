@@ -194,3 +194,15 @@ extension SyncStatus.Wait {
       isServers: wait.isServers)
   }
 }
+
+extension Projections {
+  /// How much of what zones have listed is here; nil if nothing is left to fetch. The names of one page count as fetched when
+  /// the last of them is here.
+  func listing(in scope: DatabaseScope) -> SyncStatus.Progress? {
+    let open = sync.listed.filter { $0.key.scope == scope && sync.zones[$0.key]?.isLost != true }
+    guard !open.isEmpty else { return nil }
+    let left = open.values.reduce(0) { $0 + $1.count }
+    let done = open.keys.reduce(0) { $0 + (records.living[$1]?.total ?? 0) }
+    return SyncStatus.Progress(done: done, total: done + left)
+  }
+}

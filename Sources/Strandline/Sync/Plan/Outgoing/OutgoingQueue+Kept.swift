@@ -3,7 +3,6 @@
 
 import StrandlineLog
 import StrandlineSystem
-import Synchronization
 
 extension OutgoingQueue {
   /// Before a deletion goes: reads what is left by records whose saves are not sent yet.
@@ -16,17 +15,17 @@ extension OutgoingQueue {
     // What the queue has not come to, and what the app has changed since the round began.
     let durable = facts.durableLSN
     kept.readUpTo = max(kept.readUpTo, cursor)
-    while case let lsns = facts.projections.owed(Self.windowCount, after: kept.readUpTo, upTo: durable),
+    while case let lsns = facts.pending(Self.windowCount, after: kept.readUpTo, upTo: durable),
       let end = lsns.last
     {
       try facts.readLeft(at: lsns, in: zone, into: &kept)
       kept.readUpTo = end
     }
     // What is not durable yet takes the place of what is, and may be replaced before it ever is.
-    let applied = facts.projections.appliedLSN
+    let applied = facts.appliedLSN
     if applied > durable {
       try facts.readLeft(
-        at: facts.projections.owed(Int.max, after: max(cursor, durable), upTo: applied), in: zone, into: &kept)
+        at: facts.pending(Int.max, after: max(cursor, durable), upTo: applied), in: zone, into: &kept)
     }
     try facts.readLinks(of: &kept, in: zone)
   }
@@ -35,7 +34,7 @@ extension OutgoingQueue {
 extension SyncFacts {
   /// Notes what an unsent save leaves at the server.
   func readLeft(by id: RecordID, into kept: inout KeptRecords) throws(StrandlineError) {
-    guard let entry = try projections.entry(id), let pending = entry.pending, !pending.isDeletion else {
+    guard let entry = try entry(id), let pending = entry.pending, !pending.isDeletion else {
       kept.forget(id)
       return
     }
@@ -60,7 +59,7 @@ extension SyncFacts {
   func readLinks(of kept: inout KeptRecords, in zone: ZoneID) throws {
     try kept.readLinks { name in
       let id = RecordID(name, zone: zone)
-      guard let entry = try projections.entry(id) else { return [] }
+      guard let entry = try entry(id) else { return [] }
       return try references(of: id, at: versionsAtServer(entry)).filter { $0.action == .deleteSelf }.map(\.name)
     }
   }
@@ -84,7 +83,7 @@ extension SyncFacts {
     if let base = entry.base { lsns.append(base.content) }
     if let pending = entry.pending {
       lsns += pending.attempts.map(\.lsn)
-      if !pending.isDeletion, projections.wasAttempted(pending.newest) { lsns.append(pending.newest) }
+      if !pending.isDeletion, wasAttempted(pending.newest) { lsns.append(pending.newest) }
     }
     return lsns
   }

@@ -57,7 +57,7 @@ extension OutgoingQueue {
     var added = Array(missing.keys)
     while let name = added.popLast() {
       // What the server has keeps nothing back, though its change waits.
-      if needing[name] != nil, try reading.facts.projections.entry(RecordID(name, zone: zone))?.base != nil { continue }
+      if needing[name] != nil, try reading.facts.entry(RecordID(name, zone: zone))?.base != nil { continue }
       for other in needing[name] ?? [] where missing[other] == nil {
         missing[other] = name
         added.append(other)
@@ -76,7 +76,7 @@ extension OutgoingQueue {
   /// Where a record stands to which another one refers. One that is ready may still wait for that other one: its wait ends when
   /// the two go together.
   mutating func find(_ id: RecordID, _ reading: inout Reading) throws -> Found {
-    guard let entry = try reading.facts.projections.entry(id), let pending = entry.pending, entry.base == nil,
+    guard let entry = try reading.facts.entry(id), let pending = entry.pending, entry.base == nil,
       !pending.isDeletion, underWay[id] != pending.newest
     else { return .atServer }
     switch waits[id] {
@@ -84,7 +84,7 @@ extension OutgoingQueue {
     default: return .waits
     }
     if lanes[id.zone]?.isReady(id, pending.newest) == true { return .atServer }
-    guard reading.facts.projections.set(of: id) == nil, mayGo(id, entry, pending, reading),
+    guard reading.facts.set(of: id) == nil, mayGo(id, entry, pending, reading),
       let item = try item(of: id, entry, pending, &reading)
     else { return .waits }
     return .ready(item)
@@ -93,7 +93,7 @@ extension OutgoingQueue {
   /// Whether a record that has not been looked at, or not again, may go along with another one.
   func mayGo(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading) -> Bool {
     pending.newest <= reading.facts.durableLSN
-      && reading.facts.projections.held(id).map { $0.lsn < pending.newest } ?? true
+      && reading.facts.held(id).map { $0.lsn < pending.newest } ?? true
       && !halts.contains(id, entry, pending)
       && refusedTag(of: id).map { (entry.base?.changeTag).equalsUTF8($0) == false } ?? true
   }
@@ -110,8 +110,8 @@ extension OutgoingQueue {
   /// turn, nothing would end either wait.
   func lack(of item: UploadItem, _ facts: some SyncFacts) throws -> Lack {
     var isOfCircle = false
-    for (target, _) in try facts.projections.lacks(of: item) {
-      if !waitsInTurn(target, for: item.id) { return .record(target) }
+    for target in try facts.lacks(of: item) {
+      if !waitsInTurn(target.id, for: item.id) { return .record(target.id) }
       isOfCircle = true
     }
     return isOfCircle ? .circle : .nothing
@@ -128,17 +128,52 @@ extension OutgoingQueue {
   }
 }
 
-extension SharedProjections {
-  /// The records that `item` needs and that the server does not have, as far as this store knows; each with whether this store
-  /// saves it.
+extension SyncFacts {
+  /// A pending record as one to send, with what it refers to; nil if a newer change has replaced this one and compaction has removed
+  /// it.
+  ///
+  /// - Parameter event: one that was read already: mostly the version that is to be sent.
+  func item(
+    of id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ event: LogEvent? = nil
+  ) throws(StrandlineError) -> UploadItem? {
+    guard let source = pending.isDeletion ? entry.base?.content : pending.newest else { return nil }
+    var shown: ShownVersion?
+    if let event, event.lsn == source.rawValue {
+      shown = try ShownVersion(event, of: id)
+    } else {
+      shown = try versionIfKept(at: source, of: id)
+    }
+    guard let shown else { return nil }
+    var item = UploadItem(
+      id: id, lsn: pending.newest, first: pending.first, isDeletion: pending.isDeletion, targets: [])
+    OutgoingQueue.forEachTarget(of: shown.record(id, system: nil)) { name, action in
+      item.targets.append(CloudName(name))
+      if action != .none, !pending.isDeletion { item.needs.append(CloudName(name)) }
+    }
+    if item.targets.count > 1 { item.targets.sort() }
+    return item
+  }
+}
+
+/// A record that another one needs and the server does not have, as far as this store knows.
+struct LackingTarget {
+  var id: RecordID
+  /// Its own pending change.
+  var pending: Pending?
+
+  var isSaved: Bool { pending?.isDeletion == false }
+}
+
+extension FoldFacts {
+  /// The records that `item` needs and that the server does not have, as far as this store knows.
   ///
   /// - Parameter names: those that need not be looked for.
-  func lacks(of item: UploadItem, but names: Set<CloudName> = []) throws -> [(id: RecordID, isSaved: Bool)] {
+  func lacks(of item: UploadItem, but names: Set<CloudName> = []) throws -> [LackingTarget] {
     try item.needs.compactMap { name in
       guard name != item.id.key, !names.contains(name) else { return nil }
       let id = RecordID(name, zone: item.id.zone)
       let found = try entry(id)
-      return found?.base == nil ? (id, found?.pending?.isDeletion == false) : nil
+      return found?.base == nil ? LackingTarget(id: id, pending: found?.pending) : nil
     }
   }
 

@@ -61,7 +61,7 @@ extension OutgoingQueue {
   /// The records of a set and what they need, if all of it can go; else the set waits for what cannot.
   private mutating func gather(_ set: RecordSet, _ reading: inout Reading) throws -> [UploadItem]? {
     var items: [UploadItem] = []
-    var left = reading.facts.projections.members(of: set)
+    var left = reading.facts.members(of: set)
     var met = Set(left)
     unwatch(set)
     var (place, checked) = (0, 0)
@@ -77,7 +77,7 @@ extension OutgoingQueue {
       }
       let id = left[place]
       place += 1
-      guard let entry = try reading.facts.projections.entry(id), let pending = entry.pending else { continue }
+      guard let entry = try reading.facts.entry(id), let pending = entry.pending else { continue }
       switch waits[id] {
       // What is not durable yet cannot be read: the next round comes to it.
       case _ where pending.newest > reading.facts.durableLSN:
@@ -93,7 +93,7 @@ extension OutgoingQueue {
         return nil
       }
       if pending.isDeletion, entry.base == nil {
-        if reading.facts.projections.mayHaveBeenSent(pending) {
+        if reading.facts.mayHaveBeenSent(pending) {
           wait(id, for: .lookup)
           lookups.append(id)
           watch(met, for: set)
@@ -123,7 +123,7 @@ extension OutgoingQueue {
   ) throws -> RecordID? {
     for name in item.needs {
       let target = RecordID(name, zone: item.id.zone)
-      guard !met.contains(target), let needed = try reading.facts.projections.entry(target),
+      guard !met.contains(target), let needed = try reading.facts.entry(target),
         let pending = needed.pending,
         !pending.isDeletion
       else { continue }
@@ -132,9 +132,9 @@ extension OutgoingQueue {
         guard case .target(let waited)? = waits[target], met.contains(waited) else { continue }
       }
       met.insert(target)
-      if let other = reading.facts.projections.set(of: target) {
+      if let other = reading.facts.set(of: target) {
         left.append(target)
-        for member in reading.facts.projections.members(of: other) where met.insert(member).inserted {
+        for member in reading.facts.members(of: other) where met.insert(member).inserted {
           left.append(member)
         }
       } else if needed.base != nil {
@@ -158,12 +158,12 @@ extension OutgoingQueue {
     try readLeft(in: id.zone, facts)
     for referrer in lanes[id.zone]?.kept.keepers(of: id.key) ?? [] where referrer != id && !met.contains(referrer) {
       var way = [referrer]
-      while let last = way.last, !met.contains(last), facts.projections.set(of: last) == nil {
+      while let last = way.last, !met.contains(last), facts.set(of: last) == nil {
         guard case .target(let next)? = waits[last], !way.contains(next) else { return way }
         way.append(next)
       }
       for next in way {
-        let members = facts.projections.set(of: next).map { facts.projections.members(of: $0) } ?? [next]
+        let members = facts.set(of: next).map { facts.members(of: $0) } ?? [next]
         for member in members where met.insert(member).inserted { left.append(member) }
       }
     }
@@ -173,7 +173,7 @@ extension OutgoingQueue {
   /// The deletions among some records of what the server never had: nothing is sent for them.
   private func neverSent(_ items: [UploadItem], _ facts: some SyncFacts) throws -> [(id: RecordID, lsn: LSN)] {
     try items.compactMap { item in
-      guard item.isDeletion, try facts.projections.entry(item.id)?.base == nil else { return nil }
+      guard item.isDeletion, try facts.entry(item.id)?.base == nil else { return nil }
       return (item.id, item.lsn)
     }
   }

@@ -89,7 +89,7 @@ struct OutgoingQueue: Sendable {
   /// Something has changed about a record, at the server or here: those that wait for it are looked at again.
   mutating func changed(_ id: RecordID, _ facts: some SyncFacts) {
     // What settles an earlier mutation of the record ends the hold of a later one too.
-    if waits[id] == .hold, facts.projections.held(id) == nil { wake(id) }
+    if waits[id] == .hold, facts.held(id) == nil { wake(id) }
     // It may have been settled.
     if waits[id] == .together { wake(id) }
     wakeAll(.record(id))
@@ -211,7 +211,7 @@ struct OutgoingQueue: Sendable {
   ///
   /// - Returns: whether it is looked at again.
   mutating func checkHalts(_ facts: some SyncFacts) throws -> Bool {
-    let isOver = try halts.forgetSent { id in try facts.projections.entry(id)?.pending }
+    let isOver = try halts.forgetSent { id in try facts.entry(id)?.pending }
     let isAny = halts.probeAny()
     if isOver || isAny { lookAgain() }
     return isOver || isAny
@@ -354,7 +354,7 @@ struct OutgoingQueue: Sendable {
         some = ids.count
         for id in ids { try look(at: id, &reading) }
       } else {
-        let lsns = reading.facts.projections.owed(Self.windowCount, after: cursor, upTo: reading.end)
+        let lsns = reading.facts.pending(Self.windowCount, after: cursor, upTo: reading.end)
         some = lsns.count
         for lsn in lsns {
           cursor = lsn
@@ -370,25 +370,12 @@ struct OutgoingQueue: Sendable {
 
   /// Puts the record where it belongs whose newest mutation stands at `lsn`.
   private mutating func look(at lsn: LSN, _ reading: inout Reading) throws {
-    do {
-      // Another mutation or an outcome may have followed, and a compaction.
-      guard let found = try reading.facts.readIfKept(lsn) else {
-        return try reading.facts.projections.checkIsNotOwed(lsn)
-      }
-      guard let id = try EventSource.decode(found).recordID else {
-        return try reading.facts.projections.checkIsNotOwed(lsn)
-      }
-      try reading.facts.projections.checkOwed(lsn, by: id)
-      reading.event = found
+    switch try reading.facts.change(at: lsn) {
+    case .change(let id, let event):
+      reading.event = event
       try look(at: id, &reading, met: lsn)
-    } catch let error as StrandlineError where error.isOfLyingIndex {
-      // The next run reads what is owed by the log.
-      try reading.facts.projections.discardIndex(error)
-      throw error
-    } catch let error as StrandlineError where error.isOfOneRecord {
-      // Which record it is of does not stand in the damaged event; the index knows.
-      guard let id = try reading.facts.projections.owner(of: lsn) else { throw error }
-      reading.unreadable.append((id, lsn, error))
+    case .replaced: break
+    case .damaged(let id, let error): reading.unreadable.append((id, lsn, error))
     }
   }
 
@@ -397,7 +384,7 @@ struct OutgoingQueue: Sendable {
   /// - Parameter lsn: the mutation by which the cursor met it; nil if it woke.
   private mutating func look(at id: RecordID, _ reading: inout Reading, met lsn: LSN? = nil) throws {
     guard id.zone.scope == scope else { return }
-    guard let entry = try reading.facts.projections.entry(id), let pending = entry.pending else { return settled(id) }
+    guard let entry = try reading.facts.entry(id), let pending = entry.pending else { return settled(id) }
     guard lsn.map({ $0 == pending.newest }) ?? (pending.newest <= cursor) else { return }
     // The new mutation may leave less than the one for which deletions wait.
     if lsn != nil, lanes[id.zone]?.kept.isKnown(id) == true { wakeAll(.record(id)) }
@@ -405,7 +392,7 @@ struct OutgoingQueue: Sendable {
     // A new mutation took the place of the one that was held, or that referred to what it waited for.
     case .hold, .target, .together: endWait(of: id)
     // A save, or another deletion than the one that the server refused.
-    case .references where !pending.isDeletion || reading.facts.projections.held(id) == nil: endWait(of: id)
+    case .references where !pending.isDeletion || reading.facts.held(id) == nil: endWait(of: id)
     case nil: break
     default:
       // Its new mutation may leave more.
@@ -421,7 +408,7 @@ struct OutgoingQueue: Sendable {
       // When the halt ends, everything is looked at again.
       halts.met(id, entry, pending)
       keep(id)
-    } else if let held = reading.facts.projections.held(id), held.lsn >= pending.newest {
+    } else if let held = reading.facts.held(id), held.lsn >= pending.newest {
       try look(at: held, entry, pending, &reading)
     } else if let refused = refusedTags[id], (entry.base?.changeTag).equalsUTF8(refused) {
       // The lookup that was to follow has failed.
@@ -436,8 +423,7 @@ struct OutgoingQueue: Sendable {
     _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading
   ) -> Bool {
     halts.letsThrough(id, entry, pending) {
-      let projections = reading.facts.projections
-      return projections.set(of: id).map { projections.members(of: $0) } ?? []
+      reading.facts.set(of: id).map { reading.facts.members(of: $0) } ?? []
     }
   }
 
@@ -453,7 +439,7 @@ struct OutgoingQueue: Sendable {
     }
     // It may refer to a record of a set that it was in the way of: then neither goes without the other.
     wakeSets(watching: id)
-    if let set = reading.facts.projections.set(of: id) {
+    if let set = reading.facts.set(of: id) {
       wait(id, for: .together)
       lanes[id.zone, default: UploadLane()].sets.insert(set.number)
     } else if pending.isDeletion {
@@ -484,30 +470,11 @@ struct OutgoingQueue: Sendable {
   func item(
     of id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
   ) throws -> UploadItem? {
-    guard let source = pending.isDeletion ? entry.base?.content : pending.newest else { return nil }
-    do throws(StrandlineError) {
-      // Nil: a newer mutation replaced it and compaction removed it. The cursor comes to the newer one.
-      guard let shown = try version(at: source, of: id, reading) else { return nil }
-      var item = UploadItem(
-        id: id, lsn: pending.newest, first: pending.first, isDeletion: pending.isDeletion, targets: [])
-      Self.forEachTarget(of: shown.record(id, system: nil)) { name, action in
-        item.targets.append(CloudName(name))
-        if action != .none, !pending.isDeletion { item.needs.append(CloudName(name)) }
-      }
-      if item.targets.count > 1 { item.targets.sort() }
-      return item
-    } catch {
+    do throws(StrandlineError) { return try reading.facts.item(of: id, entry, pending, reading.event) } catch {
       guard error.isOfOneRecord else { throw error }
       reading.unreadable.append((id, pending.newest, error))
       return nil
     }
-  }
-
-  private func version(
-    at lsn: LSN, of id: RecordID, _ reading: Reading
-  ) throws(StrandlineError) -> ShownVersion? {
-    if let event = reading.event, event.lsn == lsn.rawValue { return try ShownVersion(event, of: id) }
-    return try reading.facts.versionIfKept(at: lsn, of: id)
   }
 
   /// Calls `body` with each name in the record's zone that it refers to, and what becomes of the record when that one is deleted. Only what may hold a
@@ -536,7 +503,7 @@ struct OutgoingQueue: Sendable {
     try readLeft(in: zone, reading.facts)
     for lsn in lanes[zone]?.takeDeletions(Self.windowCount) ?? [] {
       guard let id = try reading.facts.eventIfKept(at: lsn)?.recordID,
-        let entry = try reading.facts.projections.entry(id),
+        let entry = try reading.facts.entry(id),
         let pending = entry.pending, pending.isDeletion, pending.newest == lsn, waits[id] == nil
       else { continue }
       if entry.base != nil {
@@ -545,7 +512,7 @@ struct OutgoingQueue: Sendable {
         } else if let item = try item(of: id, entry, pending, &reading) {
           items.append(item)
         }
-      } else if reading.facts.projections.mayHaveBeenSent(pending) {
+      } else if reading.facts.mayHaveBeenSent(pending) {
         wait(id, for: .lookup)
         lookups.append(id)
       } else {
@@ -560,43 +527,5 @@ struct OutgoingQueue: Sendable {
     guard !units.isEmpty else { return nil }
     putBack(Array(units.dropFirst(UploadPlan.operationsMax)), in: zone)
     return .send(zone, Array(units.prefix(UploadPlan.operationsMax)))
-  }
-}
-
-extension SharedProjections {
-  /// The record whose newest pending change is the event at `lsn`; nil if there is none.
-  ///
-  /// - Complexity: O(records): asked only for an event that is damaged.
-  func owner(of lsn: LSN) throws(StrandlineError) -> RecordID? {
-    try rebuilding { () throws(StrandlineError) in
-      let memory = withLock { $0.scanMemory(asOf: $0.appliedLSN) }
-      var scan = try EntryScan(memory, EntryScan.Range(zone: nil))
-      while let (id, found) = try scan.next() {
-        if found.entry.pending?.newest == lsn { return id }
-      }
-      return nil
-    }
-  }
-
-  /// The newest unsettled mutations of records, ascending: the first `count` of those above `lsn` and not above `end`.
-  func owed(_ count: Int, after lsn: LSN, upTo end: LSN) -> [LSN] {
-    withLock { $0.outbox.newest.first(count, after: lsn, upTo: end) }
-  }
-
-  /// Why a record's mutation is not sent; nil if it is.
-  func held(_ id: RecordID) -> Held? { withLock { $0.sync.held[id] } }
-
-  /// Whether a creation may have reached the server: an unanswered `sent` names it, or another copy of this log (a clone,
-  /// a restored backup) may have sent it.
-  func mayHaveBeenSent(_ pending: Pending) -> Bool {
-    if attempted(pending) != nil { return true }
-    let tenures = withLock { $0.sync.tenures }
-    // Mutations before this LSN were written under another writer ID, or before the first tenure that is known (in a
-    // repaired store). What became of them is not known.
-    var end = tenures.first?.first ?? .none
-    if let current = tenures.last?.writer, let change = tenures.last(where: { $0.writer != current }) {
-      end = tenures.first { $0.first > change.first }?.first ?? .none
-    }
-    return pending.first < end
   }
 }

@@ -23,11 +23,11 @@ public struct SyncReport: Hashable, Sendable {
   public var held = 0
   /// Milliseconds spent in waits that the server or the engine's backoff imposed, and in requests that failed.
   public var waitedMilliseconds: Int64 = 0
-  /// The deadline of `now(deadline:)` came before everything was done. The rest is owed as before: `SyncEngine.status` says what.
+  /// The deadline of `now(deadline:)` came before everything was done. The rest is pending as before: `SyncEngine.status` says what.
   public var isUnfinished = false
   /// What the app's rules (`SyncConfiguration.zoneLosses`) decided about zones that are lost.
   public var lossesDecided: [ZoneLossDecision] = []
-  /// What was found, if the run was to verify a zone.
+  /// What was found, if the cycle was to verify a zone.
   var verification: ZoneVerification?
   /// A report with all counts 0.
   public init() {}
@@ -45,7 +45,7 @@ package struct CycleOptions: Sendable {
   package var isUserInitiated = true
   /// The server is asked which zones have changed. False after a write: what the engine knows of is sent and fetched.
   package var asksForChanges = true
-  /// The run ends where a deadline of the engine's comes.
+  /// The cycle ends where a deadline of the engine's comes.
   package var mayEndEarly = false
   /// The zone to verify; nil for none.
   var verifies: ZoneID?

@@ -10,19 +10,19 @@ public enum ZoneLossRule: String, Hashable, Sendable, CaseIterable {
   case ask
   /// What was synced is removed here, as `resync` from the server does it. If the zone is gone, an edit that is not sent ends as
   /// `MutationOutcome.deletedOnServer`, and stays in the history; if it is there, the server's answer to the edit decides. A record
-  /// that the server never had is uploaded. The zone is synced again when the server has it again, and it is made anew for
-  /// what is owed or is written here later.
+  /// that the server never had is uploaded. The zone is synced again when the server has it again, and it is made again for
+  /// what is pending or is written here later.
   case removeHere
-  /// Everything is uploaded again, as `resync` from here does it; a zone that is gone is made anew.
+  /// Everything is uploaded again, as `resync` from here does it; a zone that is gone is made again.
   case uploadAgain
 }
 
 /// What the engine does about zones that are lost, by the reason of the loss. Nothing is removed or uploaded by default.
 ///
-/// The run that learns of the loss carries the rule out, if it both fetches and sends; one that was interrupted is gone on with, after a relaunch too.
+/// The cycle that learns of the loss carries the rule out, if it both fetches and sends; one that was interrupted is gone on with, after a relaunch too.
 /// `SyncReport.lossesDecided` and `SyncStatus.lossesDecided` say so. A rule decides about a zone once in 24 hours: one
 /// that is lost again before is frozen until a person decides, or until the day is over. So two devices of which one ends
-/// what the other one makes anew do not go on for ever.
+/// what the other one makes again do not go on for ever.
 public struct ZoneLossRules: Hashable, Sendable {
   private var rules: [ZoneLoss: ZoneLossRule] = [:]
 
@@ -101,9 +101,4 @@ struct SyncPolicies: Sendable {
   let overQuota: OverQuotaWait
   let appVersion: String
   let firstFetch: FirstFetch
-
-  init(_ configuration: SyncConfiguration) {
-    (losses, batch, overQuota) = (configuration.zoneLosses, configuration.batch, configuration.overQuota)
-    (appVersion, firstFetch) = (configuration.appVersion, configuration.firstFetch)
-  }
 }

@@ -1,0 +1,34 @@
+// Sends what the plan asks for: the one switch between a request and the database.
+
+extension SyncRequest {
+  /// Sends it, once.
+  ///
+  /// - Throws: what the database throws.
+  func perform(by database: any CloudDatabase) async throws -> SyncAnswer {
+    switch self {
+    case .user: return .user(try await database.user())
+    case .changedZones(let list):
+      return .changedZones(try await database.databaseChanges(since: list.token, limit: SyncPlan.pageLimit))
+    case .allZones: return .allZones(try await database.zones())
+    case .page(let page):
+      return .page(
+        try await page.listsOnly
+          ? database.zoneListing(in: page.zone, since: page.token, limit: page.limit)
+          : database.zoneChanges(in: page.zone, since: page.token, limit: page.limit))
+    case .newest(let newest):
+      return .newest(
+        try await database.newestRecords(
+          ofType: newest.type, in: newest.zone, limit: newest.limit, after: newest.marker))
+    case .lookUp(let lookup): return .records(try await database.lookup(lookup.names.texts, in: lookup.zone))
+    case .createZone(let zone, _):
+      try await database.createZone(zone)
+      return .done
+    case .eraseZone(let zone):
+      try await database.deleteZone(zone)
+      return .done
+    case .modify(let upload):
+      return .records(
+        try await database.modify(upload.uploads.map(\.operation), in: upload.zone, atomic: upload.isAtomic))
+    }
+  }
+}
