@@ -268,13 +268,11 @@ package struct ReplacedStores {
     try cutPower(disk, writer, one, 0)
     meddle(disk)
     let found = fate.goesOn ? [:] : disk.files(in: Self.path)
-    // A resumption holds nothing yet: it takes what is put there for what another process left.
-    let mayGoOn = operation == .resume && (fate == .replacedByOlder || fate.isInPlace)
-    if fate != .secondWriter, !fate.isInPlace, !fate.goesOn, !mayGoOn {
+    if fate != .secondWriter, !fate.isInPlace, !fate.goesOn {
       let source = fate.sourcePath.map { base.files(in: $0) } ?? [:]
       try demand(found == source, "what is at the path was changed: \(Self.difference(found, source))")
     }
-    if fate.isInPlace, !isControlWrite, !mayGoOn {
+    if fate.isInPlace, !isControlWrite {
       let put = fate.sourcePath.map { base.peek($0 + "/CONTROL") } ?? copy["/CONTROL"]
       try demand(found["/CONTROL"] == put, "CONTROL of what was put over the files was changed")
       let later = writer.count - countBefore.withLock { $0 }
@@ -282,7 +280,7 @@ package struct ReplacedStores {
     }
     try read(writer.reader, shown, fate, disk)
     try goOn(writer, operation, fate, hasResumed: outcome == nil)
-    if !fate.goesOn, !mayGoOn {
+    if !fate.goesOn {
       try demand(disk.files(in: Self.path) == found, "what is at the path was changed later")
     }
     if let kept = fate.keptPath { try judge(disk, kept, writer) }

@@ -439,7 +439,8 @@ func syncing(with database: any CloudDatabase, appVersion: String) -> SyncConfig
 }
 
 func decide(about zone: ZoneID, in store: RecordStore, keepingMine: Bool) async throws {
-  // From the server: what it does not have is removed here. From here: it is uploaded again, and the zone is made if need be.
+  // From the server: what it does not have is removed here, with its unsent edits, each of which is told. From here: it is
+  // uploaded again, and the zone is made if need be.
   try await store.sync.resync(zone, from: keepingMine ? .here : .server)
   try await store.sync.now()
 }

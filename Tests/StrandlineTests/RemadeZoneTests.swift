@@ -134,6 +134,66 @@ import Testing
     #expect(try await b.livingNames() == noteNames(3))
   }
 
+  @Test(arguments: [false, true]) func `is emptied here with its unsent edits if a person lets the server's side stand`(
+    _ isFull: Bool
+  ) async throws {
+    let (fleet, _, b, cloud) = try await devicesWithNotes(101)
+    try await b.open().write { tx in
+      for name in noteNames(101).sorted() {
+        try tx.save(Record(type: "Note", id: RecordID(name), fields: ["title": "edited"]))
+      }
+    }
+    if isFull {
+      cloud.refuse { script in
+        script.refusal = { request, _ in request == .modify ? CloudError(.quotaExceeded, reason: "full") : nil }
+      }
+      #expect(try await b.run() != nil)
+    }
+    try fleet.server.deleteZone("Main", in: fleet.database)
+    fleet.serverClock.advance(milliseconds: 1)
+    try await b.web().createZone(.main)
+    #expect(try await b.run()?.code == .zoneLost)
+    try await b.open().sync.resync(.main, from: .server)
+    // The storage is still full: nothing is sent by which the server could say it again.
+    try await b.exchange()
+    #expect(try await b.livingNames() == [])
+    #expect(try await b.owesNothing)
+    #expect(try await b.mainZone().lostReason == nil)
+    for name in noteNames(101) {
+      let told = try await b.open().conflicts(of: RecordID(name))
+      #expect(told.count == 1, "what became of the edit of '\(name)' is told once")
+    }
+    cloud.refuse { $0.refusal = nil }
+    try await b.create("n0", ["title": "new"])
+    let late = fleet.device("late")
+    try await exchange(b, late)
+    try await expectAgreement(b, late)
+  }
+
+  @Test func `is no question if the feed showed the deletion of all that is absent`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    for name in ["n", "old"] { try await a.put(name, ["title": "one"]) }
+    for _ in 0..<2 { try await a.exchange() }
+    // Newer than the token, so a tombstone of it is looked up.
+    try await a.put("n", ["title": "two"])
+    try await a.exchange(.pushOnly)
+    try await a.remove("old")
+    // A copy of the device, which knows the life that the first one begins.
+    b.restore(from: a.disk.clone())
+    try await a.exchange()
+    fleet.serverClock.advance(milliseconds: 1)
+    try await a.create("old", ["title": "again"])
+    try await a.remove("n")
+    try await a.exchange()
+    let cloud = try await b.openRefusing()
+    // The page shows another record in the place of a known one, so no tombstone says that it is the same zone.
+    cloud.refuse { $0.requests[.zoneChanges] = [tokenExpired] }
+    #expect(try await b.run() == nil)
+    #expect(try await b.livingNames() == ["old"])
+    try await expectAgreement(a, b)
+  }
+
   @Test(arguments: [false, true]) func `has no token any more if it is deleted while it is resynced`(
     _ crashes: Bool
   ) async throws {

@@ -76,6 +76,45 @@ extension RecordStore {
     }
   }
 
+  /// What lies at the path when it is resumed: an older copy; or one that another process has gone on with, beyond what was
+  /// acknowledged here, and whose tables say so.
+  @Test(arguments: [0, 1, 40]) func `is not resumed over an older copy, which stays as it is`(_ later: Int) throws {
+    let disk = SimulatedDisk()
+    let store = try open(disk, seed: 1)
+    for name in ["a", "b"] { try store.put(name) }
+    let older = disk.files(in: "/store")
+    try store.put("c")
+    try store.suspendBlocking()
+    let newer = disk.files(in: "/store")
+    func put(_ files: [String: [UInt8]]) {
+      for path in disk.paths where path.hasPrefix("/store/") && files[String(path.dropFirst(6))] == nil {
+        disk.pokeRemove(path)
+      }
+      FolderFate.put(files, over: "/store", disk)
+    }
+    put(older)
+    if later > 0 {
+      let other = try open(OtherProcess(disk), seed: 2)
+      for number in 0..<later { try other.put("other\(number)") }
+      try other.closeBlocking()
+    }
+    let copy = disk.files(in: "/store")
+    let error = #expect(throws: StrandlineError.self) { try store.resumeBlocking() }
+    #expect(
+      error?.code == .storeReplaced && error?.message.contains("an older copy") == true, "\(String(describing: error))")
+    #expect(disk.files(in: "/store") == copy)
+    #expect(store.isSuspended)
+    // It goes on when the files are back.
+    put(newer)
+    try store.resumeBlocking()
+    try store.put("d")
+    #expect(try store.names() == ["a", "b", "c", "d"])
+    try store.closeBlocking()
+    let next = try open(disk, seed: 3)
+    #expect(try next.names() == ["a", "b", "c", "d"])
+    try next.closeBlocking()
+  }
+
   @Test func `is refused to a second store of the process, and told by reads and writes`() throws {
     let disk = try made()
     let store = try open(disk, seed: 3)

@@ -208,7 +208,7 @@ struct `A suspended store` {
     let other = try open(disk, seed: 2)
     try other.put("b", 1)
     try other.closeBlocking()
-    #expect(code { try store.resumeBlocking() } == .notAStore)
+    #expect(code { try store.resumeBlocking() } == .storeReplaced)
     // The lock of the other store was given back.
     try open(disk, seed: 3).closeBlocking()
     try store.closeBlocking()

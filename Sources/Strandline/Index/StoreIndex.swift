@@ -58,7 +58,7 @@ package final class StoreIndex: Sendable {
   private let ended: Mutex<StrandlineError?> = Mutex(nil)
   /// Where background work runs; nil: on the thread that asks for it, so that a simulated run can be repeated.
   private let queue: DispatchQueue?
-  private let mergeQueue: DispatchQueue?
+  let mergeQueue: DispatchQueue?
   let buildQueue: DispatchQueue?
 
   /// The set of runs, and what the list on the medium has to do with it.

@@ -47,8 +47,8 @@ private struct DiskRuns: Sendable {
   private(set) var definitions = IndexDefinitions()
   /// Why it is not known which indexes are declared.
   private(set) var definitionsFailure: StrandlineError?
-  /// The log does not have the event with which it was suspended.
-  private(set) var isLogReplaced = false
+  /// The log was compacted behind the event with which it was suspended.
+  private(set) var isLogCompacted = false
 
   init(_ environment: SystemEnvironment, _ cache: BlockCache, of storeUUID: [UInt8]) {
     self.environment = environment
@@ -65,14 +65,13 @@ private struct DiskRuns: Sendable {
     self.files = files
     do { definitions = try files.loadDefinitions() } catch { definitionsFailure = error }
     if isRefused {
-      isLogReplaced = runs == nil
+      isLogCompacted = runs == nil
       runs = nil
       state = nil
       return nil
     }
     // Before the first event every log is the same.
     let end = end.lsn == 0 ? nil : end
-    guard storeUUID == self.storeUUID else { return end }
     // Of whatever kind the failure is: all that the runs say stands in the log too.
     do {
       runs = try files.load(&definitions)
@@ -126,7 +125,8 @@ extension RecordStore {
   /// they have expired, and throw `.outdated`. Resuming a store that is not suspended does nothing.
   ///
   /// - Throws: `StrandlineError` as `open(at:syncing:)`: `.storeHeld` if another process has the store open for writing
-  ///   now, `.noSuchStore` if it is gone, `.damaged`, `.io`, `.closed`. The store stays suspended and readable; try again.
+  ///   now, `.noSuchStore` if it is gone, `.damaged`, `.io`, `.closed`; `.storeReplaced` if an older copy, or another store, has
+  ///   taken its place: nothing of that is changed. The store stays suspended and readable; try again.
   /// - Complexity: O(new events); O(bytes of the log) if another process has compacted or merged it.
   public func resume(fileID: String = #fileID, line: Int = #line) async throws {
     try await onOwnThread { try self.resumeBlocking(fileID: fileID, line: line) }
@@ -188,14 +188,14 @@ extension RecordStore {
           guard let files = disk.files else { preconditionFailure("a log that was opened has said where it is") }
           try files.syncDefinitions()
           copyMark = try CopyMark(ownerBytes: log.ownerBytes, of: log.folder)
-          try catchUp(with: log, since: suspended, wasReplaced: disk.isLogReplaced)
+          try catchUp(with: log, since: suspended, wasCompacted: disk.isLogCompacted)
           index = try takeRuns(from: disk, files, suspended, log)
         } catch {
           // What stopped the resumption is the news; the lock is given back in any case.
           _ = Result { try log.close() }
           throw error
         }
-        // If the log was replaced, its LSNs are those of other events.
+        // If the log was rewritten, its LSNs may be those of other events.
         indexRows.removeAll()
         write(runsBy: index)
         core.withLock { core in
@@ -224,7 +224,7 @@ extension RecordStore {
       behind: { folder, uuid, isRefused in
         shared.withLock { $0.begin(folder, uuid, suspended.end, isRefused: isRefused) }
       },
-      consumers: consumers
+      after: LogBefore(storeUUID: source.storeUUID, acknowledged: suspended.end), consumers: consumers
     ) { _ in }
   }
 
@@ -257,14 +257,9 @@ extension RecordStore {
 
   /// Applies what other processes wrote before `log` was opened again.
   ///
-  /// - Parameter wasReplaced: the log does not have the event any more with which it was suspended.
-  private func catchUp(with log: Log, since suspended: Suspension, wasReplaced: Bool) throws {
-    guard log.storeUUID == source.storeUUID else {
-      throw StrandlineError(
-        .notAStore, "another store lies at '\(path)' now than when it was suspended; close this one and open that",
-        file: path)
-    }
-    let wasRewritten = wasReplaced || !suspended.segmentIDs.isSubset(of: log.segmentIDs)
+  /// - Parameter wasCompacted: behind the event with which it was suspended.
+  private func catchUp(with log: Log, since suspended: Suspension, wasCompacted: Bool) throws {
+    let wasRewritten = wasCompacted || !suspended.segmentIDs.isSubset(of: log.segmentIDs)
     try core.withLock { _ in
       guard case .reader(let reader) = source else {
         preconditionFailure("a suspended store reads from a reader")

@@ -23,20 +23,23 @@ extension Log {
   ///     is replayed, and `firstLSN` does not count. If this log does not have that event, has another one under its LSN, or
   ///     was compacted behind it, it is asked a second time, with true: the caller then forgets what it knew and what was
   ///     replayed so far, and everything is replayed.
+  ///   - before: what the caller knows of the log from when it wrote it: a log that lacks that is an older copy or another store,
+  ///     and is refused before anything of it is changed.
   ///   - consumers: those of the log before, if this opens it again.
-  /// - Throws: `LogError`, or what `replay` threw; the lock is given back first. Damage changes nothing on disk.
+  /// - Throws: `LogError`, or what `replay` threw; the lock is given back first. Damage changes nothing on disk. `.replaced` if the
+  ///   log lacks what was acknowledged `before`.
   /// - Complexity: one listing and one look at the sizes of the finished segments, whose number it grows with; O(bytes)
   ///   of the segments that are replayed or were not finished.
   package static func open(
     at path: String, role: LogRole, options: LogOptions = .init(), environment: SystemEnvironment,
     createIfAbsent: Bool = true, from firstLSN: UInt64? = 1, behind known: KnownEnd? = nil,
-    consumers: LogConsumers = LogConsumers(),
+    after before: LogBefore? = nil, consumers: LogConsumers = LogConsumers(),
     replay: (LogEvent) throws -> Void
   ) throws -> Log {
     let place = try StorePlace(path, environment.fileSystem)
     let opening = LogOpening(
       place: place, role: role, options: options, environment: environment, tenure: environment.random.next(),
-      consumers: consumers)
+      before: before, consumers: consumers)
     let unfinished = place.removeUnfinishedStores()
     let log = try open(opening, createIfAbsent, firstLSN, known, replay)
     // The store can be served without that: it is in the report of upkeep, and the next open tries again.
@@ -82,6 +85,17 @@ extension Log {
   }
 }
 
+/// What a writer knows of its log when it gives the lock back.
+package struct LogBefore: Sendable {
+  package var storeUUID: [UInt8]
+  /// The last event that was acknowledged.
+  package var acknowledged: LogEnd
+
+  package init(storeUUID: [UInt8], acknowledged: LogEnd) {
+    (self.storeUUID, self.acknowledged) = (storeUUID, acknowledged)
+  }
+}
+
 /// One opening.
 private struct LogOpening {
   let place: StorePlace
@@ -89,6 +103,7 @@ private struct LogOpening {
   let options: LogOptions
   let environment: SystemEnvironment
   let tenure: UInt64
+  let before: LogBefore?
   let consumers: LogConsumers
 
   /// Makes the store; nil if another process made one meanwhile.
@@ -175,21 +190,29 @@ private struct RecoveringLog {
     guard !directory.place.fileSystem.openStores.contains(directory.place.path) else {
       throw StoreHold.isOpen(directory.place)
     }
+    let acknowledged = try acknowledgedBefore(seen.manifest)
     let end = try knownEnd?(directory.folder, seen.manifest.storeUUID, false)
-    let believed = knownEnd == nil ? firstLSN ?? .max : (end?.lsn ?? 0) + 1
+    let wanted = knownEnd == nil ? firstLSN ?? .max : (end?.lsn ?? 0) + 1
+    let believed = min(wanted, acknowledged.map { $0.lsn + 1 } ?? .max)
     let list = try SegmentList.read(
       directory, files, role: opening.role, writing: true, untilUnwritten: false, known: seen.known
     ) { _ in believed }
     var recovered: Recovery
     if let end {
-      if let found = try Recovery.run(directory, list, behind: end, visit: replay) {
+      if let found = try Recovery.run(directory, list, behind: end, acknowledged: acknowledged, visit: replay) {
         recovered = found
       } else {
         _ = try knownEnd?(directory.folder, list.manifest.storeUUID, true)
         return try recover(control, seen: seen, from: 1, behind: nil, replay: replay)
       }
     } else {
-      recovered = try Recovery.run(directory, list, from: knownEnd == nil ? firstLSN : 1, visit: replay)
+      recovered = try Recovery.run(
+        directory, list, from: knownEnd == nil ? firstLSN : 1, acknowledged: acknowledged, visit: replay)
+    }
+    if recovered.lacksAcknowledged, let acknowledged {
+      throw replaced(
+        "an older copy was put over the files of the store at '\(directory.path)' while no one wrote it: it ends with event "
+          + "\(recovered.end.lsn), and lacks event \(acknowledged.lsn), which was acknowledged")
     }
     try checkNumbers(list, recovered)
     recovered.report.adopted = list.adopted
@@ -212,6 +235,23 @@ private struct RecoveringLog {
       recovery: recovered.report, isNew: false, stalled: stalled, consumers: opening.consumers)
     log.leaveToUpkeep(recovered)
     return log
+  }
+
+  /// The event that this log must have; nil for none.
+  private func acknowledgedBefore(_ manifest: Manifest) throws(LogError) -> LogEnd? {
+    guard let before = opening.before else { return nil }
+    guard manifest.storeUUID == before.storeUUID else {
+      throw replaced("another store has taken the place of the one at '\(directory.path)' while no one wrote it")
+    }
+    // Before the first event every log is the same.
+    return before.acknowledged.lsn == 0 ? nil : before.acknowledged
+  }
+
+  private func replaced(_ words: String) -> LogError {
+    LogError(
+      .replaced,
+      "\(words); nothing of it was changed; put the files back that were there, or close this store and open what is there",
+      file: directory.path, underlying: .stale("open", directory.path))
   }
 
   /// A writer that was killed between a rename and its sync left names that only memory has. What is served from now on

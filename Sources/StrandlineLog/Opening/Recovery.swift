@@ -25,15 +25,20 @@ struct Recovery {
   /// A segment that has got a successor by this open, and where it ends.
   var finished: (segmentID: UInt64, end: UInt64)?
   var report: RecoveryReport
+  /// The log ends before the event that was acknowledged, or has another one under its LSN.
+  var lacksAcknowledged = false
 
   /// Reads what has no end yet, and hands out events.
   ///
-  /// - Parameter first: the first LSN that `visit` is handed; nil for none.
+  /// - Parameters:
+  ///   - first: the first LSN that `visit` is handed; nil for none.
+  ///   - acknowledged: an event that is looked for.
   /// - Throws: `LogError`, or what `visit` throws.
   static func run(
-    _ directory: StoreDirectory, _ list: SegmentList, from first: UInt64?, visit: (LogEvent) throws -> Void
+    _ directory: StoreDirectory, _ list: SegmentList, from first: UInt64?, acknowledged: LogEnd?,
+    visit: (LogEvent) throws -> Void
   ) throws -> Recovery {
-    try run(Reading(directory: directory, list: list, first: first), visit)
+    try run(Reading(directory: directory, list: list, first: first, acknowledged: acknowledged), visit)
   }
 
   private static func run(_ reading: consuming Reading, _ visit: (LogEvent) throws -> Void) throws -> Recovery {
@@ -54,12 +59,13 @@ struct Recovery {
   /// - Returns: nil if the log does not have the event, has another one under its LSN, or was compacted behind it: what was
   ///   handed out counts for nothing then.
   static func run(
-    _ directory: StoreDirectory, _ list: SegmentList, behind known: LogEnd, visit: (LogEvent) throws -> Void
+    _ directory: StoreDirectory, _ list: SegmentList, behind known: LogEnd, acknowledged: LogEnd?,
+    visit: (LogEvent) throws -> Void
   ) throws -> Recovery? {
     do {
-      var match = EndMatch(known)
-      match.look(at: list)
-      return try run(Reading(directory: directory, list: list, first: known.lsn + 1, match: match), visit)
+      return try run(
+        Reading(directory: directory, list: list, first: known.lsn + 1, behind: known, acknowledged: acknowledged),
+        visit)
     } catch is AnotherHistory {
       return nil
     }
@@ -72,15 +78,36 @@ struct Recovery {
     let first: UInt64?
     /// The event behind which `first` is; nil if the caller knows none.
     var match: EndMatch?
+    /// The event that the caller has acknowledged; nil if it does not say.
+    var acknowledged: EndMatch?
     var tables: [SegmentTable] = []
     var report = RecoveryReport()
+
+    init(
+      directory: StoreDirectory, list: SegmentList, first: UInt64?, behind known: LogEnd? = nil, acknowledged: LogEnd?
+    ) {
+      (self.directory, self.list, self.first) = (directory, list, first)
+      (match, self.acknowledged) = (known.map { EndMatch($0) }, acknowledged.map { EndMatch($0) })
+      match?.look(at: list)
+      self.acknowledged?.look(at: list)
+    }
+
+    /// The first LSN of which it is read where it lies.
+    private var readsFrom: UInt64? {
+      let behind = acknowledged.map { $0.known.lsn + 1 }
+      return [first, behind].compactMap(\.self).min()
+    }
+
+    private func lacksAcknowledged(_ end: UInt64) -> Bool {
+      acknowledged?.isContradicted(byEnd: end) ?? false
+    }
 
     /// Reads a segment that has an end, if events in it are wanted.
     mutating func readFinished(
       _ segment: LogSegment, _ end: SegmentEnd, _ visit: (LogEvent) throws -> Void
     ) throws {
       // What is replayed is not believed, so it has a summary.
-      guard let first, first <= end.lastLSN, let summary = segment.summary else {
+      guard let readsFrom, readsFrom <= end.lastLSN, let summary = segment.summary else {
         tables.append(SegmentTable(unread: segment, end: end))
         return
       }
@@ -93,6 +120,7 @@ struct Recovery {
       let fault = try read(&walk, into: &table, visit)
       try walk.checkReached(end, fault)
       try match?.look(at: walk)
+      acknowledged?.note(walk)
       table.finish(end)
       tables.append(table)
       report.bytesRead += walk.scanner.bytesRead
@@ -107,6 +135,7 @@ struct Recovery {
         switch try walk.next() {
         case .transaction:
           match?.look(at: walk.unitEnd)
+          acknowledged?.look(at: walk.unitEnd)
           if let first {
             for event in walk.transaction where event.lsn >= first {
               try match?.check()
@@ -132,8 +161,10 @@ struct Recovery {
       try list.checkBound(reached: end.lastLSN)
       var report = report
       report.lastLSN = end.lastLSN
-      return Recovery(
+      var recovery = Recovery(
         tables: tables, list: list, last: last, promised: end.position, end: end.position, report: report)
+      recovery.lacksAcknowledged = lacksAcknowledged(end.lastLSN)
+      return recovery
     }
 
     mutating func readTail(_ segment: LogSegment, _ visit: (LogEvent) throws -> Void) throws -> Recovery {
@@ -155,6 +186,7 @@ struct Recovery {
       var recovery = Recovery(
         tables: tables + [table], list: list, last: segment, promised: tail.promised, end: tail.unitEnd,
         report: report)
+      recovery.lacksAcknowledged = lacksAcknowledged(tail.unitEnd.lsn)
       if tail.unitEnd.lsn > tail.promised.lsn {
         recovery.unpromised = (summary, tail.promised.offset..<tail.unitEnd.offset)
       }

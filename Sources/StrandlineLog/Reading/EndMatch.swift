@@ -5,8 +5,10 @@
 
 /// The search for an event.
 struct EndMatch {
-  private let known: LogEnd
+  let known: LogEnd
   private var isFound = false
+  /// The segment that it would be in was compacted, so that nothing tells whether the log had it.
+  private var isHidden = false
 
   init(_ known: LogEnd) { self.known = known }
 
@@ -29,6 +31,14 @@ struct EndMatch {
   func look(at walk: SegmentWalk) throws {
     if walk.isCompacted, walk.unitEnd.lsn > known.lsn { throw AnotherHistory() }
   }
+
+  /// The same, where a compaction is no reason to refuse the log.
+  mutating func note(_ walk: SegmentWalk) {
+    if walk.isCompacted, walk.unitEnd.lsn > known.lsn { isHidden = true }
+  }
+
+  /// Whether a log that ends with `end` cannot be the one that had it. An event that ended a transaction does so for ever.
+  func isContradicted(byEnd end: UInt64) -> Bool { end < known.lsn || !(isFound || isHidden) }
 
   /// Asked before an event behind it is handed out, and at the end.
   func check() throws {

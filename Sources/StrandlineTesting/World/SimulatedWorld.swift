@@ -8,6 +8,8 @@ internal import StrandlineSystem
 struct WorldApp: Sendable {
   var configure: @Sendable (inout SyncConfiguration) -> Void = { _ in }
   var check: @Sendable ([RecordStore]) async throws -> String? = { _ in nil }
+  /// What a test does to a device's store before it is judged, as an engine with a mistake would.
+  var plant: @Sendable (RecordStore) async throws -> Void = { _ in }
 }
 
 /// A few devices and a cloud in the test's own process, which follow from one seed: apps write, delete, create and read;
@@ -56,6 +58,9 @@ public struct SimulatedWorld: Sendable {
   /// - Parameter body: gets the open stores of all devices, and returns what is wrong with them, or nil. What it throws
   ///   counts as wrong.
   public mutating func check(_ body: @escaping @Sendable ([RecordStore]) async throws -> String?) { app.check = body }
+
+  /// Has a store changed after each step before its device is judged, as an engine with a mistake would: the judge must find it.
+  package mutating func plant(_ body: @escaping @Sendable (RecordStore) async throws -> Void) { app.plant = body }
 
   /// Runs the world. A failure is shrunk first: steps are left out as long as the same invariant breaks.
   ///

@@ -230,8 +230,7 @@ struct WorldPlan: Sendable {
     if self.faults.contains(.remade) { strewRemade(days) }
     if self.faults.contains(.omissions) { strewOmissions(days) }
     if self.faults.contains(.crowds) { strewCrowd() }
-    // The types of the screens have the usual zones alone.
-    if self.faults.contains(.screens), !self.faults.contains(.names) {
+    if self.faults.contains(.screens) {
       let random = Self.drawing(seed, .screens)
       for _ in 0..<6 { strew(days, random, Self.screen(of: devices)) }
     }

@@ -27,6 +27,7 @@ extension WorldRun {
     if let broken = line.broken.first { throw WorldBroken(broken.invariant, "\(device.name): \(broken.words)") }
     if let part = together.takeBroken().first { throw WorldBroken(.together, "\(device.name): \(part)") }
     guard let store = device.store else { return }
+    try await app.plant(store)
     try device.readOn()
     let reading = device.reading
     if let lsn = reading.wronglySpared.first {

@@ -633,8 +633,6 @@ struct WorldRun {
     let isRefused = isQuotaFull || !refusals.all.isEmpty || memory.hasRefused
     if isRefused, [.serverRefused, .needsSignIn].contains(error.code) { return }
     if !history.lostZones.isEmpty, [.zoneLost, .serverRefused].contains(error.code) { return }
-    // A zone that a device emptied, and of which a name has another life since: nothing says that it is the same one.
-    if tally[.emptiedZone] > 0, error.code == .zoneLost { return }
     // A feed that left out the deletions of all that the device knows.
     if !device.line.omitted.isEmpty, error.code == .zoneLost { return }
     throw WorldBroken(.honest, "\(device.name) cannot sync: \(error)")

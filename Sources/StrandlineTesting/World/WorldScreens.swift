@@ -4,33 +4,38 @@
 internal import Strandline
 internal import StrandlineSystem
 
-/// Where the records of a type of screen lie.
-private protocol WorldScreenKind: Sendable {
+/// The type of the records of a screen.
+private protocol WorldScreenType: Sendable {
   static var type: String { get }
-  static var zone: ZoneID { get }
+}
+private enum Note: WorldScreenType {
+  static var type: String { WorldPlan.types[0] }
+}
+private enum Task: WorldScreenType {
+  static var type: String { WorldPlan.types[1] }
 }
 
-private enum MainNote: WorldScreenKind {
-  static var type: String { WorldPlan.types[0] }
-  static var zone: ZoneID { WorldPlan.zones[0] }
+/// The zone of the records of a screen.
+private protocol WorldScreenZone: Sendable {
+  static var zone: ZoneID { get }
 }
-private enum MainTask: WorldScreenKind {
-  static var type: String { WorldPlan.types[1] }
-  static var zone: ZoneID { WorldPlan.zones[0] }
+private enum UsualFirst: WorldScreenZone {
+  static var zone: ZoneID { WorldNames.usual.zones[0] }
 }
-private enum WorkNote: WorldScreenKind {
-  static var type: String { WorldPlan.types[0] }
-  static var zone: ZoneID { WorldPlan.zones[1] }
+private enum UsualSecond: WorldScreenZone {
+  static var zone: ZoneID { WorldNames.usual.zones[1] }
 }
-private enum WorkTask: WorldScreenKind {
-  static var type: String { WorldPlan.types[1] }
-  static var zone: ZoneID { WorldPlan.zones[1] }
+private enum EqualFirst: WorldScreenZone {
+  static var zone: ZoneID { WorldNames.equal.zones[0] }
+}
+private enum EqualSecond: WorldScreenZone {
+  static var zone: ZoneID { WorldNames.equal.zones[1] }
 }
 
 /// A record as a screen shows it.
-private struct ShownRecord<Kind: WorldScreenKind>: SyncRecord {
+private struct ShownRecord<Zone: WorldScreenZone, Kind: WorldScreenType>: SyncRecord {
   static var recordType: String { Kind.type }
-  static var zone: ZoneID { Kind.zone }
+  static var zone: ZoneID { Zone.zone }
   var id: String
   var version: RecordVersion?
   var title: FieldValue?
@@ -72,22 +77,25 @@ struct WorldScreens {
   }
 
   /// Reads a record; nil if it does not live, or is of another type than its name says.
-  static func read(_ record: Int, in store: RecordStore) throws -> (any WorldScreen)? {
-    let id = WorldNames.usual.records[record]
+  static func read(_ record: Int, _ names: WorldNames, in store: RecordStore) throws -> (any WorldScreen)? {
+    let id = names.records[record]
     guard let found = try store.record(id), found.type == WorldPlan.types[WorldPlan.type(of: record)] else {
       return nil
     }
-    let isNote = WorldPlan.type(of: record) == 0
-    if id.zone == WorldPlan.zones[0] {
-      return isNote ? try shown(MainNote.self, id, store) : try shown(MainTask.self, id, store)
+    switch WorldNames.each.flatMap(\.zones).firstIndex(of: id.zone) {
+    case 0: return try shown(UsualFirst.self, record, id, store)
+    case 1: return try shown(UsualSecond.self, record, id, store)
+    case 2: return try shown(EqualFirst.self, record, id, store)
+    default: return try shown(EqualSecond.self, record, id, store)
     }
-    return isNote ? try shown(WorkNote.self, id, store) : try shown(WorkTask.self, id, store)
   }
 
-  private static func shown<Kind: WorldScreenKind>(
-    _ kind: Kind.Type, _ id: RecordID, _ store: RecordStore
+  private static func shown<Zone: WorldScreenZone>(
+    _ zone: Zone.Type, _ record: Int, _ id: RecordID, _ store: RecordStore
   ) throws -> (any WorldScreen)? {
-    try store.value(ShownRecord<Kind>.self, id.name)
+    WorldPlan.type(of: record) == 0
+      ? try store.value(ShownRecord<Zone, Note>.self, id.name)
+      : try store.value(ShownRecord<Zone, Task>.self, id.name)
   }
 }
 
@@ -95,15 +103,16 @@ extension WorldRun {
   /// A person looks at a record: its screen shows what the store has.
   mutating func show(_ record: Int, on device: WorldDevice) async throws {
     let store = try await device.open()
-    screens[device.number, record] = try WorldScreens.read(record, in: store)
-    say("\(device.name) shows \(WorldNames.usual.records[record])")
+    screens[device.number, record] = try WorldScreens.read(record, plan.names, in: store)
+    let id = plan.names.records[record]
+    say("\(device.name) shows \(id)")
   }
 
   /// A person changes fields on a screen, however old it is, and the app saves it.
   mutating func editScreen(_ record: Int, _ fields: [Int], keeps: Bool, on device: WorldDevice) async throws {
     guard var screen = screens[device.number, record] else { return }
     let store = try await device.open()
-    let id = WorldNames.usual.records[record]
+    let id = plan.names.records[record]
     for field in fields { screen.set(field, Self.value(field, "\(device.name).\(step)", Int64(step))) }
     armPowerCut(device)
     do {

@@ -303,7 +303,8 @@ public final class SyncEngine: SyncDriver {
   /// server does not have, of a lost zone too.
   ///
   /// The server is asked for each of them by name first. From the server: they are removed here, however many they are, and all
-  /// of them if it does not have the zone. A change of one that is not sent yet is sent, and what the server says to it decides.
+  /// of them if it does not have the zone. An edit of one that is not sent yet ends with it and is told, or goes up as a new life,
+  /// as the type's rule says; a zone that the server does not have keeps such edits unsent. What was created here since goes up.
   /// From here: they are uploaded again, each as the first version of a new life, with the changes that are not sent; a zone that
   /// is gone is created. Where the server went back in time, what sweeps and comparisons removed here since is uploaded again
   /// too, as far as the log has it. What both have is

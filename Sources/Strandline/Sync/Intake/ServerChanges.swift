@@ -28,7 +28,8 @@ package struct ServerChange: Sendable {
   package enum Unseen: Sendable {
     /// It is removed. If a change of it is not sent, that stays, and what the server says to it decides.
     case removedUnlessEdited
-    /// It is removed. A change that is not sent ends with it, or begins a new life, as its type's rule says.
+    /// It is removed. A change that is not sent ends with it, or begins a new life, as its type's rule says. What another life began
+    /// here stays owed.
     case removed
     /// It is uploaded again, as the first version of a new life.
     case createdAgain

@@ -152,9 +152,11 @@ struct AbsenceProof: Sendable {
 
   /// Takes what an answer to a lookup says of a record; false if this is not about it.
   ///
-  /// - Parameter created: the moment of its creation at the server, if the answer shows the record that this store has, and not
-  ///   another life under its name.
-  mutating func take(_ answer: CloudResult?, of id: RecordID, created: Int64?) -> Bool {
+  /// - Parameters:
+  ///   - created: the moment of its creation at the server, if the answer shows the record that this store has, and not another
+  ///     life under its name.
+  ///   - base: the event of the version that this store has of it, after the answer was applied.
+  mutating func take(_ answer: CloudResult?, of id: RecordID, created: Int64?, base: LSN?) -> Bool {
     guard let version = open[id] else { return false }
     let isOfName = version == .none
     func close() {
@@ -172,7 +174,8 @@ struct AbsenceProof: Sendable {
       if let created { knownSince = min(knownSince ?? .max, version <= provedUpTo ? 0 : created) }
     case let answer? where answer.isNotFound:
       close()
-      if !isOfName { gone.append((id, version)) }
+      // The feed has shown its deletion, in doubt, and the answer has confirmed it: it is removed already.
+      if !isOfName, base == version { gone.append((id, version)) }
     case .failed(let error, _)? where !error.raw.isEmpty:
       // The server has it, and it cannot be read: it is held by its name.
       close()

@@ -133,7 +133,7 @@ extension SyncPlan {
     if request.names.contains(where: { found[$0]?.isNotFound == true }) {
       queue.referencesMayHaveChanged(in: zone)
     }
-    let proved = tellEnding(of: zone, answer, told: Set(changes.map(\.id.key)))
+    let proved = try tellEnding(of: zone, answer, told: Set(changes.map(\.id.key)), facts)
     // The answer may say that the server went back in time.
     if facts.zone(zone)?.isLost == true { noteLoss(of: zone, facts) }
     for id in taken.touched.sorted() { try changed(id, facts) }
@@ -154,7 +154,9 @@ extension SyncPlan {
   /// Tells the end of a zone's fetch what the server has of the records that it has asked for.
   ///
   /// - Returns: those of which that end decides.
-  private mutating func tellEnding(of zone: ZoneID, _ answer: LookupAnswer, told: Set<CloudName>) -> Set<RecordID> {
+  private mutating func tellEnding(
+    of zone: ZoneID, _ answer: LookupAnswer, told: Set<CloudName>, _ facts: some SyncFacts
+  ) throws -> Set<RecordID> {
     let (request, found) = (answer.request, answer.found)
     guard case .ending(var ending) = self[zone].phase else { return [] }
     var proved: Set<RecordID> = []
@@ -162,8 +164,9 @@ extension SyncPlan {
     case .absent(var proof):
       for name in request.names {
         let id = RecordID(name, zone: zone)
+        let base = try facts.projections.entry(id)?.base?.version
         // Nothing waits for the answer but the proof.
-        if proof.take(found[name], of: id, created: answer.created[id]), queue.waits[id] != .lookup {
+        if proof.take(found[name], of: id, created: answer.created[id], base: base), queue.waits[id] != .lookup {
           proved.insert(id)
         }
       }

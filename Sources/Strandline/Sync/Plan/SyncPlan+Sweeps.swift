@@ -89,8 +89,10 @@ extension SyncPlan {
         let gone = try proof.gone.filter { try facts.entry($0.id)?.base?.version == $0.version }.map(\.id)
         keep(proof)
         let premise = ending.cause == .feed ? Premise.sweep(zone, state?.sweepEpoch ?? 0) : .none
+        // The side was decided on, and the server was asked for each: what it would say to an edit is known. Sent all the same, a
+        // hundred refused edits would put the zone in question again.
         return remove(
-          gone, from: zone, source, if: premise,
+          gone, from: zone, source, areGone: source == .server, if: premise,
           then: .proof(count: proof.gone.count, saysFollowed: known.followsRemade))
       case .setAside:
         // They are looked up in each cycle until an answer says it. Of what was edited meanwhile, the answer to the edit says it.
@@ -140,7 +142,7 @@ extension SyncPlan {
   /// Removes records that the server does not have, or creates them again.
   ///
   /// - Parameters:
-  ///   - areGone: no request will ask the server about those that were edited here.
+  ///   - areGone: the server need not, or cannot, be asked about those that were edited here.
   ///   - then: what follows when all are removed.
   mutating func remove(
     _ absent: [RecordID], from zone: ZoneID, _ source: ResyncSource?, areGone: Bool = false, if premise: Premise,
