@@ -104,11 +104,10 @@ package final class Device: Sendable {
       database
         ?? web(through: transport ?? HookedTransport(InProcessTransport(fleet.server), afterRequest)))
     configuration.isAutomatic = false
-    configuration.conflicts = conflicts
-    configuration.schema = schema
-    configuration.atomicZones = atomicZones
     configuration.firstFetch = firstFetch
     configure(&configuration)
+    var options = options
+    (options.conflicts, options.schema, options.atomicZones) = (conflicts, schema, atomicZones)
     let store = try await RecordStore.open(
       at: "/store", syncing: configuration, options: options, environment: environment)
     parts.withLock { $0.store = store }

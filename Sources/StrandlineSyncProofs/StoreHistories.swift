@@ -46,6 +46,8 @@ package struct StoreHistory {
     /// Indexes that were declared or dropped, and writes that were made while one was being built.
     package var indexChanges = 0
     package var writesBesideBuilds = 0
+    /// Records that were deleted with the one above them.
+    package var cascaded = 0
     /// Pages that were answered by an index, each compared with a scan's.
     package var indexedPages = 0
     /// Values that observers were handed after a change.
@@ -71,6 +73,7 @@ package struct StoreHistory {
       fetched += other.fetched
       indexChanges += other.indexChanges
       writesBesideBuilds += other.writesBesideBuilds
+      cascaded += other.cascaded
       indexedPages += other.indexedPages
       observed += other.observed
       failedReads += other.failedReads
@@ -173,11 +176,17 @@ package struct StoreHistory {
     var number: Int64
     /// The number of the tags that it has.
     var tag: Int
+    /// The name of the record of its zone that it is below, if it is a task: it is deleted with that one.
+    var parent: String?
 
     func record(_ id: RecordID) -> Record { Record(type: type, id: id, fields: fields) }
 
     var fields: [String: FieldValue] {
-      ["v": .int64(number), "w": .list(.strings, Value.tags(tag).map { .string($0) })]
+      var fields: [String: FieldValue] = [
+        "v": .int64(number), "w": .list(.strings, Value.tags(tag).map { .string($0) }),
+      ]
+      fields[StoreHistory.parentField] = parent.map { .reference(Reference($0)) }
+      return fields
     }
 
     /// Two that the next number has too, so that lists overlap.
@@ -241,8 +250,14 @@ package struct StoreHistory {
     index.closeCount = 4
     index.mergeWidth = 2
     index.cacheBytesMax = 16 << 10
-    return StoreOptions(log: log, index: index)
+    var options = StoreOptions(log: log, index: index)
+    options.schema["Task"].parent = ParentSchema(parentField, whenDeleted: .delete)
+    return options
   }()
+
+  fileprivate static let parentField = "below"
+  /// The index that the store keeps by itself.
+  private static let ownIndex = RecordIndex("Task", parentField)
 
   private var environment: StoreEnvironment {
     let start = disk.nextStart()
@@ -286,13 +301,18 @@ package struct StoreHistory {
     guard let store else { return }
     let found = try store.indexes()
     if let declared {
-      try demand(Set(found.map(\.index)) == declared, "opened, it has the indexes \(found), not \(declared)")
+      try demand(Self.declared(found) == declared, "opened, it has the indexes \(found), not \(declared)")
     }
-    declared = Set(found.map(\.index))
+    declared = Self.declared(found)
     hasDamagedDefinitions = false
     // The first events of a store begin the build.
     guard areIndexesReady, !hasDamage, store.durableLSN > LSN(0) else { return }
     try demand(found.allSatisfy(\.isReady), "opened, it has the indexes \(found)")
+  }
+
+  /// Those that a step has declared.
+  private static func declared(_ found: [RecordIndexStatus]) -> Set<RecordIndex> {
+    Set(found.map(\.index)).subtracting([ownIndex])
   }
 
   private mutating func note(_ words: String) { trace.append(words) }
@@ -312,13 +332,18 @@ package struct StoreHistory {
     return found
   }
 
-  private static func value(_ record: Record) -> Value? { value(record.type, record["v"], record["w"]) }
+  private static func value(_ record: Record) -> Value? {
+    value(record.type, record["v"], record["w"], record[parentField])
+  }
 
-  private static func value(_ type: String, _ number: FieldValue?, _ tags: FieldValue?) -> Value? {
+  private static func value(
+    _ type: String, _ number: FieldValue?, _ tags: FieldValue?, _ parent: FieldValue?
+  ) -> Value? {
     guard case .int64(let number)? = number, case .list(_, let items)? = tags, case .string(let tag)? = items.first,
       let tag = Int(tag.dropFirst())
     else { return nil }
-    return Value(type: type, number: number, tag: tag)
+    let above: String? = if case .reference(let reference)? = parent { reference.name } else { nil }
+    return Value(type: type, number: number, tag: tag, parent: above)
   }
 
   private static func difference(_ found: Model, _ expected: Model) -> String {
@@ -502,9 +527,37 @@ package struct StoreHistory {
     var changes: Model = [:]
     for _ in 0...below(4) {
       let id = anyID()
-      changes[id] = anyValue(try type(of: id, store))
+      var value = anyValue(try type(of: id, store))
+      // Each change by itself must make no circle, in whatever order they are written.
+      if let parent = value.parent, isAbove(id, parent, changes) { value.parent = nil }
+      changes[id] = value
     }
     return changes
+  }
+
+  /// Whether a record is the one of a name, or may be above it while some changes are written.
+  private func isAbove(_ id: RecordID, _ name: String, _ changes: Model) -> Bool {
+    var met: Set<RecordID> = []
+    var open = [RecordID(name, zone: id.zone)]
+    while let next = open.popLast() {
+      if next == id { return true }
+      guard met.insert(next).inserted else { continue }
+      for parent in [model[next]?.parent, changes[next]?.parent] {
+        if let parent { open.append(RecordID(parent, zone: id.zone)) }
+      }
+    }
+    return false
+  }
+
+  /// What there is without some records, and without what is below these.
+  private func without(_ gone: some Sequence<RecordID>) -> Model {
+    var left = model
+    var open = Array(gone)
+    while let id = open.popLast() {
+      guard left.removeValue(forKey: id) != nil else { continue }
+      open += left.filter { $0.key.zone == id.zone && $0.value.parent.equalsUTF8(id.name) }.map(\.key)
+    }
+    return left
   }
 
   /// The type that a record has, or that its name keeps until its deletion is at the server; nil: it may get any.
@@ -517,7 +570,9 @@ package struct StoreHistory {
   }
 
   private func anyValue(_ type: String?) -> Value {
-    Value(type: type ?? ["Note", "Task"][below(2)], number: Int64(below(50)), tag: below(6))
+    let (type, number, tag) = (type ?? ["Note", "Task"][below(2)], Int64(below(50)), below(6))
+    return Value(
+      type: type, number: number, tag: tag, parent: type == "Task" && below(3) > 0 ? "r\(below(14))" : nil)
   }
 
   private func saving(_ changes: Model) -> @Sendable (inout WriteTransaction) throws -> Void {
@@ -534,7 +589,10 @@ package struct StoreHistory {
     guard !ids.isEmpty else { return }
     let start = below(ids.count)
     let gone = ids[start..<min(ids.count, start + 1 + below(3))]
-    try write(store, model.filter { !gone.contains($0.key) }) { tx in for id in gone { try tx.delete(id) } }
+    let left = without(gone)
+    let cascaded = model.count - left.count - gone.count
+    try write(store, left) { tx in for id in gone { try tx.delete(id) } }
+    tally.cascaded += cascaded
   }
 
   private struct Undone: Error {}
@@ -545,7 +603,7 @@ package struct StoreHistory {
     do {
       try store.writeBlocking { tx in
         try tx.delete(id)
-        try tx.create(Value(type: type, number: 99, tag: 9).record(id))
+        try tx.create(Value(type: type, number: 99, tag: 9, parent: nil).record(id))
         try store.index?.flush()
         throw Undone()
       }
@@ -627,7 +685,9 @@ package struct StoreHistory {
         try apply(&core)
         for id in changes.keys {
           let shown = try core.view(id)?.version
-          changed[id] = shown.flatMap { Self.value($0.type, $0.fields["v"], $0.fields["w"]) }
+          changed[id] = shown.flatMap {
+            Self.value($0.type, $0.fields["v"], $0.fields["w"], $0.fields[Self.parentField])
+          }
         }
         throw Undone()
       }
@@ -705,7 +765,7 @@ package struct StoreHistory {
   }
 
   private mutating func checkDeclared(_ store: RecordStore, _ expected: Set<RecordIndex>?) throws {
-    let found = Set(try store.indexes().map(\.index))
+    let found = Self.declared(try store.indexes())
     if let expected { try demand(found == expected, "it has the indexes \(found), not \(expected)") }
     declared = hasDamagedDefinitions ? nil : found
   }

@@ -125,7 +125,7 @@ enum OddBodies {
   // MARK: Groups
 
   private static func birth(_ number: UInt8) -> [UInt8] { u64(number) + u64(1) }
-  private static func deleted(births: [UInt8]) -> [UInt8] { body(4, id + births + [0] + u64(1) + u64(1)) }
+  private static func deleted(births: [UInt8]) -> [UInt8] { body(4, id + births + [0] + u64(1) + u64(1) + [0]) }
   private static func seen(_ writer: UInt8, _ lsn: UInt8) -> [UInt8] { u64(writer) + [lsn] + u64(1) + u64(1) }
 
   private static let oneStamp: [UInt8] = [1] + birth(1)

@@ -98,7 +98,7 @@ enum EventSamples {
           id: id, type: all.type, births: all.stamp.births, base: .none, time: time(5, 1), editCount: 200,
           tenure: 0x1122_3344_5566_7788, isCreation: true,
           content: EncodedContent(all, dirty: ["text": .none, "cleared": LSN(2), "secretList": LSN(1)]))),
-      .deleted(Deleted(id: id, births: [birth], base: LSN(1), time: time(6), tenure: 1)),
+      .deleted(Deleted(id: id, births: [birth], base: LSN(1), time: time(6), tenure: 1, cause: LSN(3))),
       .sent(Sent(batch: 0xFEDC_BA98_7654_3210, zone: zone, lsns: [LSN(3), LSN(4), LSN(1000)])),
       .settled(
         Settled(

@@ -279,7 +279,7 @@ STORE = {
     2: "bound container:text environment:text scope:1-3 userHash:u64",
     3: "saved record:id recordType:text births:births base:varint time:u64 editCount:varint tenure:u64 isCreation:flag"
     " content:content",
-    4: "deleted record:id births:births base:varint time:u64 tenure:u64",
+    4: "deleted record:id births:births base:varint time:u64 tenure:u64 cause:varint",
     5: "sent batch:u64 zone:zone lsns:lsns",
     6: "settled record:id lsn:varint outcome:1-9 changeTag:text? created:touch? modified:touch? archive:hex code:text"
     " words:text",

@@ -24,6 +24,7 @@ extension Rules {
     "Strandline/Model/RecordText.swift": "fields",
     "Strandline/Model/Record.swift": "fields",
     "Strandline/Model/SortedJSON.swift": "the keys of an app's own JSON",
+    "Strandline/Store/ChildFinder.swift": "types",
     "Strandline/Store/EditMerge.swift": "fields",
     "Strandline/Store/WriteTransaction+Typed.swift": "fields",
     "Strandline/Store/WriteTransaction.swift": "fields",

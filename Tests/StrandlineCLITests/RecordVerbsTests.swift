@@ -326,6 +326,30 @@ struct RecordVerbsTests {
         && json.contains(#""offset":\#(place.offset)}]"#), "\(json)")
   }
 
+  @Test func `history and why name the deletion that took a record along, and restore takes all back`() async throws {
+    let machine = Machine()
+    var options = StoreOptions()
+    options.schema["Item"].parent = ParentSchema("list", whenDeleted: .delete)
+    let store = try RecordStore.openBlocking(
+      at: "/A", options: options, environment: StoreEnvironment(machine.environment))
+    try store.writeBlocking { tx in
+      try tx.save(Record(type: "List", id: RecordID("home")))
+      try tx.save(Record(type: "Item", id: RecordID("milk"), fields: ["list": .reference(Reference("home"))]))
+    }
+    try store.writeBlocking { try $0.delete(RecordID("home")) }
+    try store.closeBlocking()
+    let history = await machine.run("history", "/A", "milk").out
+    #expect(history.contains("with the deletion 4 of a record above it"), "\(history)")
+    let json = await machine.run("history", "--json", "/A", "milk").out
+    #expect(json.contains(#""cause":4"#), "\(json)")
+    try JSONPage.check(json, of: "history")
+    let story = await machine.run("why", "/A", "milk").out
+    #expect(story.contains("with 'home', which was above it (event 4)"), "\(story)")
+    #expect(await machine.run("log-dump", "/A").out.contains("cause 4"))
+    #expect(await machine.run("restore", "/A", "home").code == .done)
+    #expect(await machine.run("get", "/A", "milk").code == .done)
+  }
+
   @Test func `a record name with control characters cannot control the terminal`() async {
     let machine = Machine()
     _ = await machine.run("put", "/A", #"{"recordType":"N","recordName":"n","fields":{"t":"a\u001b[31mb"}}"#)

@@ -490,4 +490,25 @@ struct `What a sync leaves` {
     #expect(last?.hasPrefix("now: nothing is owed: the server has it") == true)
     await server.end()
   }
+  @Test func `uploading a zone again does not say that its records were deleted`() async throws {
+    let server = try await Serving()
+    let (a, b) = (Machine(seed: 1), Machine(seed: 2))
+    _ = await a.run("import", "/A", "-", input: note("a", "1") + note("b", "1"))
+    for machine in [a, b] { _ = await machine.sync(server) }
+    #expect(await b.run("zones", "/A", "erase", "Main", "--yes").code == .done)
+    _ = await b.sync(server)
+    _ = await a.run("put", "/A", #"{"recordName":"a","fields":{"title":"2"}}"#)
+    _ = await a.sync(server)
+    #expect(await a.run("zones", "/A", "resync-from-here", "Main").code == .done)
+    #expect(await a.sync(server).code == .done)
+    for name in ["a", "b"] {
+      let story = await a.lines("why", "/A", name)
+      #expect(!story.contains { $0.contains("record was deleted") || $0.contains("event 0") }, "\(story)")
+      #expect(story.last?.hasPrefix("now: nothing is owed: the server has it") == true, "\(story)")
+    }
+    let edited = await a.lines("why", "/A", "a")
+    let words = "begins a new life of the record, because this store's records are uploaded again; to be sent: "
+    #expect(edited.contains { $0.contains(words) }, "\(edited)")
+    await server.end()
+  }
 }

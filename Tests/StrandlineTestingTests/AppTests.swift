@@ -40,7 +40,7 @@ struct Note: SyncRecord {
 @Test(.timeLimit(.minutes(30))) func `all devices count the same notes, in six worlds`() async {
   for seed in UInt64(1)...6 {
     var world = SimulatedWorld(seed: seed, devices: 3, faults: [.power, .app])
-    world.configure { configuration in
+    world.configure { configuration, _ in
       configuration.isAutomatic = false  // here the app sets its own policies
     }
     world.check { stores in

@@ -376,9 +376,10 @@ private let refusal = CloudError(.accessDenied, reason: "not yours")
     environment.random = random
     var configuration = SyncConfiguration(cloud)
     configuration.isAutomatic = false
-    configuration.atomicZones = [.main]
+    var options = Device.options
+    options.atomicZones = [.main]
     let store = try await RecordStore.open(
-      at: "/store", syncing: configuration, options: Device.options, environment: StoreEnvironment(environment))
+      at: "/store", syncing: configuration, options: options, environment: StoreEnvironment(environment))
     try await store.write { tx in
       for name in ["a", "b"] { try tx.save(Record(type: "Note", id: RecordID(name), fields: ["n": 0])) }
     }

@@ -387,30 +387,41 @@ func openWithPolicies(at folder: String, cloud: any CloudDatabase) async throws 
 }
 
 func openLedger(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
-  var configuration = SyncConfiguration(cloud)
-  configuration.atomicZones = [ZoneID("Ledger")]
-  return try await RecordStore.open(at: folder, syncing: configuration)
+  var options = StoreOptions()
+  options.atomicZones = [ZoneID("Ledger")]
+  return try await RecordStore.open(at: folder, syncing: SyncConfiguration(cloud), options: options)
 }
 
 func openWithRules(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
-  var configuration = SyncConfiguration(cloud)
-  configuration.conflicts["Song"].fields = ["tags": .union, "plays": .counter]
-  configuration.conflicts["Draft"].record = .resolver { conflict in
+  var options = StoreOptions()
+  options.conflicts["Song"].fields = ["tags": .union, "plays": .counter]
+  options.conflicts["Draft"].record = .resolver { conflict in
     var draft = conflict.server
     if case .string(let ours)? = conflict.local["text"], case .string(let theirs)? = draft["text"] {
       draft["text"] = .string(theirs + "\n" + ours)
     }
     return draft
   }
-  return try await RecordStore.open(at: folder, syncing: configuration)
+  return try await RecordStore.open(at: folder, syncing: SyncConfiguration(cloud), options: options)
+}
+
+func openWithFolders(at folder: String) async throws -> RecordStore {
+  var options = StoreOptions()
+  options.schema["Task"].parent = ParentSchema("list", whenDeleted: .delete)
+  return try await RecordStore.open(at: folder, options: options)
+}
+
+func deleteList(_ name: String, in store: RecordStore) async throws -> Int {
+  let deleted = try await store.write { tx in try tx.delete(RecordID(name)) }.value
+  return deleted.count - 1  // the tasks; `restore` of the list brings them back with it
 }
 
 func openWithSchema(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
-  var configuration = SyncConfiguration(cloud)
-  configuration.schema["Task"].parent = ParentSchema("list", whenDeleted: .move(to: "inbox"))
-  configuration.schema["Comment"].parent = ParentSchema("task", whenDeleted: .delete)
-  configuration.schema["Task"].version = SchemaVersion(2, whenNewer: .reject)
-  return try await RecordStore.open(at: folder, syncing: configuration)
+  var options = StoreOptions()
+  options.schema["Task"].parent = ParentSchema("list", whenDeleted: .move(to: "inbox"))
+  options.schema["Comment"].parent = ParentSchema("task", whenDeleted: .delete)
+  options.schema["Task"].version = SchemaVersion(2, whenNewer: .reject)
+  return try await RecordStore.open(at: folder, syncing: SyncConfiguration(cloud), options: options)
 }
 
 func markPlace(of name: String, in store: RecordStore) async throws {
@@ -592,7 +603,7 @@ struct `The examples of the documentation` {
     let second = try await countVisit(of: "shore", in: store)
     #expect(second.visits == 2)
     #expect(try store.receipt(at: second.position).lsns?.upperBound == second.position.lsn)
-    #expect(try await store.write { try $0.delete(RecordID("shore")) }.value)
+    #expect(try await store.write { try $0.delete(RecordID("shore")) }.value == [RecordID("shore")])
 
     try await markPlace(of: "ebb", in: store)
     #expect(try store.record(RecordID("ebb"))?.fields["tags"] == .list(.strings, ["shore", "north"]))
@@ -788,6 +799,15 @@ struct `The examples of the documentation` {
     #expect(syncing(with: database, appVersion: "2").appVersion == "2")
 
     try await openLedger(at: folder("ledger"), cloud: database).close()
+    let lists = try await openWithFolders(at: folder("lists"))
+    try await lists.write { tx in
+      try tx.save(Record(type: "List", id: RecordID("home")))
+      try tx.save(Record(type: "Task", id: RecordID("tidy"), fields: ["list": .reference(Reference("home"))]))
+    }
+    #expect(try await deleteList("home", in: lists) == 1)
+    try await lists.restore(RecordID("home"))
+    #expect(try lists.record(RecordID("tidy")) != nil)
+    try await lists.close()
     try await openWithNewestFirst(at: folder("newest"), cloud: database).close()
     let watch = try await openWithRules(at: folder("watch"), cloud: database)
     #expect(try await syncNow(watch) == 1)

@@ -21,9 +21,10 @@ private struct Plain: SyncRecord, Equatable {
 private func open(_ disk: SimulatedDisk = SimulatedDisk(), seed: UInt64 = 1) async throws -> RecordStore {
   var configuration = SyncConfiguration.simulated(SimulatedCloud())
   configuration.isAutomatic = false
-  configuration.conflicts["Item"] = Item.rules
+  var options = StoreOptions()
+  options.conflicts["Item"] = Item.rules
   return try await RecordStore.open(
-    at: "/store", syncing: configuration, environment: .simulated(disk: disk, seed: seed))
+    at: "/store", syncing: configuration, options: options, environment: .simulated(disk: disk, seed: seed))
 }
 
 private func error(_ body: () async throws -> Void) async -> StrandlineError? {

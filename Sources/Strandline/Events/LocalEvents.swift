@@ -123,13 +123,16 @@ package struct Deleted: EventPayload, Hashable {
   package var base: LSN
   package var time: HybridTime
   package var tenure: UInt64
+  /// The deletion that took it along by the rule of its type, of a record above it; none if it was asked for itself.
+  package var cause: LSN
 
-  package init(id: RecordID, births: Set<Birth>, base: LSN, time: HybridTime, tenure: UInt64) {
+  package init(id: RecordID, births: Set<Birth>, base: LSN, time: HybridTime, tenure: UInt64, cause: LSN = .none) {
     self.id = id
     self.births = births
     self.base = base
     self.time = time
     self.tenure = tenure
+    self.cause = cause
   }
   package init<Coder: FieldCoder>(_ deleted: Self?, _ field: inout Coder) throws(Coder.Failure) {
     id = try field("record", .id, deleted?.id)
@@ -137,6 +140,7 @@ package struct Deleted: EventPayload, Hashable {
     base = try field("base", .lsn, deleted?.base)
     time = try field("time", .time, deleted?.time)
     tenure = try field("tenure", .u64, deleted?.tenure)
+    cause = try field("cause", .lsn, deleted?.cause)
   }
 }
 

@@ -49,14 +49,12 @@ extension StoreIndex {
   func declareOnly(_ indexes: [RecordIndex]) throws {
     try redefine { definitions in
       definitions.indexes.removeAll { !indexes.contains($0.index) }
-      for index in indexes where !definitions.indexes.contains(where: { $0.index == index }) {
-        definitions.indexes.append(StoredIndex(number: 0, index: index))
-      }
+      definitions.add(indexes)
     }
     buildInBackground()
   }
 
-  private func redefine(_ body: (inout IndexDefinitions) -> Void) throws {
+  func redefine(_ body: (inout IndexDefinitions) -> Void) throws {
     try flushing.withLock { _ in
       try checkNotEnded()
       try redefineHeld(body)
@@ -300,6 +298,13 @@ extension StoreIndex {
 }
 
 extension IndexDefinitions {
+  /// Adds those that it lacks.
+  mutating func add(_ added: [RecordIndex]) {
+    for index in added where !indexes.contains(where: { $0.index == index }) {
+      indexes.append(StoredIndex(number: 0, index: index))
+    }
+  }
+
   /// The index is to be built anew.
   mutating func clearNumber(_ index: StoredIndex) {
     for place in indexes.indices where indexes[place] == index { indexes[place].number = 0 }

@@ -212,12 +212,18 @@ package final class StoreIndex: Sendable {
   }
 
   /// The store was opened: lists what was made anew of a long log, so that the next open need not do it again.
-  func opened(declaring indexes: [RecordIndex]?) {
+  ///
+  /// - Parameters:
+  ///   - indexes: all that it is to have; nil: those that it has.
+  ///   - others: what it is to have besides.
+  func opened(declaring indexes: [RecordIndex]?, adding others: [RecordIndex]) {
     // A store is opened also where no index can be declared, such as on a full disk: every query works without. The next
     // open tries again.
     if let indexes {
       state.withLock { $0.hasList = true }
-      _ = try? declareOnly(indexes)
+      _ = try? declareOnly(indexes + others.filter { !indexes.contains($0) })
+    } else if !others.isEmpty {
+      _ = try? redefine { definitions in definitions.add(others) }
     }
     if state.withLock({ $0.current != nil && !$0.listing.isListed }) { flushInBackground() }
     durabilityAdvanced()

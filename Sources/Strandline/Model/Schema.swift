@@ -40,6 +40,9 @@ public struct Schema: Hashable, Sendable {
     return nil
   }
 
+  /// Whether a deletion may have to find children.
+  var hasChildRules: Bool { types.values.contains { $0.parent.map { $0.whenDeleted != .keep } ?? false } }
+
   /// The types whose records do not stay as they are when their parent is deleted.
   var childRules: [(type: String, parent: ParentSchema)] {
     names.compactMap { name in
@@ -109,8 +112,11 @@ public struct ParentSchema: Hashable, Sendable {
   }
 }
 
-/// What becomes of a record whose parent was deleted. Every device that learns of the deletion does it, as a change of its
-/// own, before it uploads anything: so the server keeps no record below one that is gone.
+/// What becomes of a record whose parent is deleted.
+///
+/// `WriteTransaction.delete(_:)` does it in the same transaction, to the children and to what hangs below those that it deletes. Of
+/// a deletion at the server, every device that learns of it does it as a change of its own, before it uploads anything: so the
+/// server keeps no record below one that is gone.
 public enum ChildRule: Hashable, Sendable {
   /// It stays as it is.
   case keep

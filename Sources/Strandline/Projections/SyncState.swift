@@ -55,7 +55,7 @@ package struct Tenure: Hashable, Sendable {
 }
 
 /// Records of a zone that go to the server in one request: what transactions wrote in it, where the app wants that
-/// (`SyncConfiguration.atomicZones`).
+/// (`StoreOptions.atomicZones`).
 package struct RecordSet: Hashable, Sendable {
   package var zone: ZoneID
   /// The LSN of the first event of the transaction that began it. One that wrote in two zones began a set in each.

@@ -72,6 +72,9 @@ public struct RecordChange: Hashable, Sendable {
   public var base: LSN?
   /// Of a merge or a conflict: the change with the version that both sides were made from; nil if that is not known.
   public var ancestor: LSN?
+  /// Of a deletion: that of the record above it, which took this one along (`ParentSchema.whenDeleted`). Nil for one that was
+  /// asked for.
+  public var cause: LSN?
   /// Compaction has left nothing of the change but that it happened.
   public var isCompacted = false
 }
@@ -89,6 +92,7 @@ extension RecordChange {
       self.init(packed: .saved, of: id, at: position, by: .local, saved.time.milliseconds)
     case .deleted(let deleted):
       self.init(position, id, .deleted, .local, deleted.time.milliseconds)
+      cause = deleted.cause == .none ? nil : deleted.cause
     case .merged(let merged):
       self.init(position, id, .merged, .local, merged.time.milliseconds, of: merged.local)
       reason = Self.words("", merged.words)

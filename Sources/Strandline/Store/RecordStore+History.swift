@@ -232,7 +232,7 @@ private struct HistoryReading {
 
 extension EventKind {
   /// Whether an event of this kind begins with the record that it is of.
-  fileprivate var isOfOneRecord: Bool {
+  var isOfOneRecord: Bool {
     switch self {
     case .saved, .deleted, .settled, .merged, .fetchedSave, .fetchedDelete, .blocked, .held, .released, .discarded,
       .superseded, .refused, .conflicted:

@@ -205,7 +205,7 @@ extension RecordStore {
         read(from: .writer(log))
         suspension = nil
         isSuspending.store(false, ordering: .releasing)
-        index.opened(declaring: suspended.indexes)
+        index.opened(declaring: suspended.indexes, adding: core.withLock { $0.declared.schema }.childIndexes)
         publish()
         settledWaiters.resumeSettled(in: self)
         considerCompaction()

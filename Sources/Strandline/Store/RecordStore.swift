@@ -92,6 +92,7 @@ public final class RecordStore: Sendable {
     environment: StoreEnvironment = .real, createIfAbsent: Bool = true, fileID: String = #fileID, line: Int = #line
   ) throws -> RecordStore {
     try CallSite(fileID, line).run("cannot open the store at '\(path)'") {
+      if let defect = options.schema.defect { throw StrandlineError(.invalidName, defect) }
       var logOptions = environment.adapted(options.log)
       if case .ordered = durability { logOptions.strength = .ordered }
       // A log that does nothing by itself is not compacted by itself either.
@@ -127,8 +128,11 @@ public final class RecordStore: Sendable {
         StoreIndex(
           opened, files: files, options: options.index, log: log, projections: projections)
       }
-      store.core.withLock { $0.renameWriter(ofCopy: copyMark) }
-      store.index?.opened(declaring: options.indexes)
+      store.core.withLock { core in
+        core.renameWriter(ofCopy: copyMark)
+        core.declared = options.declared
+      }
+      store.index?.opened(declaring: options.indexes, adding: options.schema.childIndexes)
       store.considerCompaction()
       return store
     }
@@ -286,7 +290,7 @@ public enum Durability: Hashable, Sendable {
   case ordered
 }
 
-/// Options of a store's log.
+/// Options of a store: of its log, and what the app declares of its records.
 public struct StoreOptions: Sendable {
   package var log = LogOptions()
   package var index = IndexOptions()
@@ -296,6 +300,41 @@ public struct StoreOptions: Sendable {
 
   /// When the log is compacted, and how much of the past it keeps.
   public var compaction = CompactionPolicy()
+
+  package var declared = Declarations()
+
+  /// What becomes of records that were changed on two devices. By default every field keeps the change that was made last,
+  /// and a deletion wins over an edit. All devices of an app should have the same rules.
+  public var conflicts: ConflictRules {
+    get { declared.conflicts }
+    set { declared.conflicts = newValue }
+  }
+
+  /// What the app declares of its record types, also of a store that does not sync; nothing by default.
+  ///
+  /// Where a type has a rule for deleted parents, the store keeps an index on the field that names the parent, so that a
+  /// deletion finds the children.
+  public var schema: Schema {
+    get { declared.schema }
+    set { declared.schema = newValue }
+  }
+
+  /// Zones in which a transaction is uploaded as it was written: in one request, all of it or nothing. None by default.
+  ///
+  /// What transactions wrote that share a record, and that the server does not have yet, goes together as well. A transaction
+  /// of `write` may change at most 200 records of such a zone, which is what one request holds; more than that in all go in
+  /// several requests, as they do in other zones. Other devices may still see a part for a moment: the feed has pages.
+  /// A record that such a zone owes the server takes memory until it is sent; one of another zone takes none.
+  ///
+  /// A record whose type changes goes in two requests, since none can hold two operations of one record: its deletion, then its new
+  /// life together with the others. If another record of the same transaction refers to the old life at the server and does not any
+  /// more, that one has to arrive before the deletion: then the records of the transaction go one by one.
+  ///
+  /// A record that the server refuses keeps the others of its set from being sent. `PendingChange.obstacle` names it.
+  public var atomicZones: Set<ZoneID> {
+    get { declared.atomicZones }
+    set { declared.atomicZones = newValue }
+  }
 
   /// The defaults.
   public init() {}

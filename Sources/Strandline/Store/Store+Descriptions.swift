@@ -144,7 +144,7 @@ extension RecordChange: CustomStringConvertible {
   public var description: String {
     let parts = [
       "\(kind) \(id) at event \(position.lsn), \(origin)", mutation.map { "of event \($0)" }, outcome.map { "\($0)" },
-      reason, isCompacted ? "compacted" : nil,
+      cause.map { "with the deletion of event \($0)" }, reason, isCompacted ? "compacted" : nil,
     ]
     return parts.compactMap { $0 }.joined(separator: ", ").oneLine
   }

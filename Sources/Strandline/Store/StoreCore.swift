@@ -16,12 +16,8 @@ package struct StoreCore: ~Copyable, Sendable {
   package private(set) var writer: WriterID
   /// The database that the store's engine syncs; nil without an engine.
   package var engineScope: DatabaseScope?
-  /// What becomes of conflicts.
-  package var conflictRules = ConflictRules()
-  /// What the app declares of its types.
-  package var schema = Schema()
-  /// The zones in which what one transaction wrote is uploaded together.
-  package var atomicZones: Set<ZoneID> = []
+  /// What the app declares of its records.
+  package var declared = Declarations()
   /// No transaction begins: the store is suspended, or about to be.
   package private(set) var isSuspended = false
   /// Whether `opened` stands in the log under this tenure and name.
@@ -30,6 +26,8 @@ package struct StoreCore: ~Copyable, Sendable {
   private var inFlight = BodiesInFlight()
   /// The versions of values that were read from events which may not be durable yet.
   let versions = VersionsInFlight()
+  /// What the records that lie in memory hang below.
+  var parentNames = ParentNames()
   private var openTransaction: (first: LSN, log: LogTransaction)?
   /// Where an event is encoded: its memory is used again for the next one.
   private var body = ByteWriter(capacity: 1024)
@@ -303,6 +301,8 @@ package struct StoreCore: ~Copyable, Sendable {
     source = .writer(log)
     isSuspended = false
     hasOpened = false
+    // If the log was replaced, its LSNs are those of other events.
+    parentNames = ParentNames()
     let sync = projections.sync
     writer = sync.writer ?? writer
     learnClock(from: sync)
@@ -359,7 +359,8 @@ package struct StoreCore: ~Copyable, Sendable {
     }
   }
 
-  private func shown(_ id: RecordID, _ entry: RecordEntry) throws(StrandlineError) -> ShownVersion? {
+  /// The same, by the record's entry.
+  func shown(_ id: RecordID, _ entry: RecordEntry) throws(StrandlineError) -> ShownVersion? {
     guard let lsn = entry.view else { return nil }
     let shown: ShownVersion?
     if let found = appended(lsn) {

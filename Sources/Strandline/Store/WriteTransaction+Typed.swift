@@ -83,7 +83,7 @@ extension WriteTransaction {
       try requireSameID(value, old.recordID, "save")
       let (encoded, before) = try (RecordEncoder.encode(value), encode(old))
       let found = try requireLiving(value.recordID)
-      let rules = core.conflictRules[Value.recordType]
+      let rules = core.declared.conflicts[Value.recordType]
       let held = before.version ?? nil
       if let held { try requireSameLife(found.record, held, rules) }
       return try edit(
@@ -136,17 +136,21 @@ extension WriteTransaction {
     }
   }
 
-  /// Deletes a typed value's record; false if it does not live.
+  /// Deletes a typed value's record, and does with the records below it what is declared of their types.
+  ///
+  /// - Returns: the records that were deleted, as `delete(_:)` of a record.
   @discardableResult
   public mutating func delete<Value: SyncRecord>(
     _ value: Value, fileID: String = #fileID, line: Int = #line
-  ) throws -> Bool { try delete(value.recordID, fileID: fileID, line: line) }
+  ) throws -> [RecordID] { try delete(value.recordID, fileID: fileID, line: line) }
 
-  /// Deletes a record by its type and name; false if it does not live.
+  /// Deletes a record by its type and name, and does with the records below it what is declared of their types.
+  ///
+  /// - Returns: the records that were deleted, as `delete(_:)` of a record.
   @discardableResult
   public mutating func delete<Value: SyncRecord>(
     _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line
-  ) throws -> Bool {
+  ) throws -> [RecordID] {
     try delete(Value.recordID(id), fileID: fileID, line: line)
   }
 
@@ -187,7 +191,7 @@ extension WriteTransaction {
     // A transaction that failed had made it: it is new.
     if states.isEmpty, try find(value.recordID) == nil { return try put(value, encoded, creating: false) }
     let found = try requireLiving(value.recordID)
-    let rules = core.conflictRules[Value.recordType]
+    let rules = core.declared.conflicts[Value.recordType]
     try requireSameLife(found.record, held, rules)
     let fields = encoded.byName
     guard let origin = HeldVersion.origin(of: fields, in: states) else {
@@ -275,7 +279,7 @@ extension WriteTransaction {
     }
     if mayGoOn, let held { core.versions.note(held, held.saved(fields), at: core.projections.appliedLSN) }
     // Without a version it is what was just written, unless the store raises a field or spells a reference in its own way.
-    if version == nil, outcome.refused.isEmpty, core.schema[Value.recordType].version == nil,
+    if version == nil, outcome.refused.isEmpty, core.declared.schema[Value.recordType].version == nil,
       !merged.fields.values.contains(where: \.namesZone)
     {
       return made

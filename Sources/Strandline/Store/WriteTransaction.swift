@@ -19,11 +19,13 @@ extension StoreCore {
 
 /// A transaction that is being written. It sees everything that was written before it, durable or not.
 public struct WriteTransaction: ~Copyable {
-  private(set) var core: StoreCore
+  var core: StoreCore
   /// Whose store this is, as far as it was known when the transaction began.
   let account: Account
   /// What it has changed in zones in which it is uploaded together.
   private var changed: [ZoneID: Set<RecordID>] = [:]
+  /// Finds the children of what it deletes, since the first deletion.
+  var finder: ChildFinder?
 
   init(core: consuming StoreCore) {
     account = core.account
@@ -67,10 +69,10 @@ public struct WriteTransaction: ~Copyable {
         + "a save does not bring it back: create it to begin a new life under this name (--recreate)")
   }
 
-  /// Whether a record was deleted and no life of it is left, as this transaction sees it.
-  func isGone(_ id: RecordID) throws -> Bool {
-    let known = try core.projections.look(id)
-    return known.entry == nil && known.deletion != nil
+  /// How a record was deleted of which no life is left, as this transaction sees it; nil if one is.
+  func ended(_ name: String, in zone: ZoneID) throws -> DeletionEntry? {
+    let known = try core.projections.look(RecordID(name, zone: zone))
+    return known.entry == nil ? known.deletion : nil
   }
 
   /// Saves a record whole: its fields become exactly those given. A record that equals what is there changes nothing.
@@ -94,12 +96,19 @@ public struct WriteTransaction: ~Copyable {
   /// them.
   mutating func createAgain(_ record: Record) throws { try put(record, creating: true, checksNames: false) }
 
-  /// Deletes a record; false if it does not live.
+  /// Deletes a record, and does with the records below it what `StoreOptions.schema` declares of their types: deletes them,
+  /// and what is below them; takes their parent away; or moves them.
   ///
-  /// - Throws: `StrandlineError`: `.damaged` and `.io` if the record cannot be read; `.tooLarge` as `save`.
+  /// `RecordStore.restore(_:)` brings back the record with all that this call has deleted.
+  ///
+  /// - Returns: the records that this call has deleted, this one first and each before its children; empty if it does not live.
+  /// - Throws: `StrandlineError`: `.damaged` and `.io` if a record cannot be read; this call has changed nothing then.
+  ///   `.tooLarge` as `save`: what is below the record does not fit into one transaction with it.
+  /// - Complexity: O(records that are changed); where a type declares a rule for deleted parents also O(changes that the store's
+  ///   index does not have yet), once a transaction. While the index of such a type is being built, O(records of the type).
   @discardableResult
-  public mutating func delete(_ id: RecordID, fileID: String = #fileID, line: Int = #line) throws -> Bool {
-    try CallSite(fileID, line).run("deleting record '\(id)'") { try remove(id) }
+  public mutating func delete(_ id: RecordID, fileID: String = #fileID, line: Int = #line) throws -> [RecordID] {
+    try CallSite(fileID, line).run("deleting record '\(id)'") { try removeTree(id) }
   }
 
   /// Whether it has more bytes than a log takes in one transaction: nothing of it can be written.
@@ -121,7 +130,24 @@ public struct WriteTransaction: ~Copyable {
   }
 
   private mutating func noteChange(of id: RecordID) {
-    if core.atomicZones.contains(id.zone) { changed[id.zone, default: []].insert(id) }
+    if core.declared.atomicZones.contains(id.zone) { changed[id.zone, default: []].insert(id) }
+  }
+
+  /// Checks that what was written of a zone fits into the request in which it has to go to the server.
+  func checkFits(in zone: ZoneID) throws {
+    guard let count = changed[zone]?.count, count > Names.operationsMax else { return }
+    throw StrandlineError(
+      .tooLarge,
+      "the transaction changes \(count) records of zone '\(zone)', which is uploaded atomically; a request "
+        + "holds \(Names.operationsMax); write them in several transactions")
+  }
+
+  /// A deletion later in the transaction finds the record below what it was put below.
+  private mutating func noteParent(of id: RecordID, _ type: String, _ value: (String) -> FieldValue?) {
+    guard finder != nil, let parent = core.declared.schema.childRule(of: type),
+      let name = parent.parentName(value(parent.storedField), of: id)
+    else { return }
+    finder?.note(id, below: name)
   }
 
   /// Has what was written go to the server together, where the app wants that: with each other, and with what is owed of the
@@ -130,12 +156,7 @@ public struct WriteTransaction: ~Copyable {
   /// - Throws: `.tooLarge` if no request could hold it.
   mutating func join() throws {
     for (zone, changed) in changed.sorted(by: { $0.key < $1.key }) where changed.count > 1 {
-      guard changed.count <= Names.operationsMax else {
-        throw StrandlineError(
-          .tooLarge,
-          "the transaction changes \(changed.count) records of zone '\(zone)', which is uploaded atomically; a request "
-            + "holds \(Names.operationsMax); write them in several transactions")
-      }
+      try checkFits(in: zone)
       let new = RecordSet(zone: zone, number: core.transactionStart)
       // No more than this is taken out of the state: what holds on to all of it has the next event copy it.
       var (set, members) = core.projections.withLock { state in
@@ -152,16 +173,21 @@ public struct WriteTransaction: ~Copyable {
     if isTooLarge { throw tooLarge() }
   }
 
-  private mutating func remove(_ id: RecordID) throws -> Bool {
+  /// Deletes a record and nothing else.
+  ///
+  /// - Parameter cause: the deletion that takes it along.
+  /// - Returns: the event; nil if the record does not live.
+  @discardableResult
+  mutating func remove(_ id: RecordID, cause: LSN = .none) throws -> LSN? {
     let id = account.canonical(id)
     let known = try core.projections.look(id)
-    guard let entry = known.entry, let view = entry.view else { return false }
+    guard let entry = known.entry, let view = entry.view else { return nil }
     try append(
       .deleted(
         Deleted(
           id: id, births: try core.births(view, of: id), base: entry.base?.version ?? .none, time: core.tick(),
-          tenure: core.tenure)), known: known)
-    return true
+          tenure: core.tenure, cause: cause)), known: known)
+    return core.projections.appliedLSN
   }
 
   mutating func put(
@@ -243,13 +269,14 @@ public struct WriteTransaction: ~Copyable {
       fields.removeAll { $0.name == Version.parentField }
       fields.append(NewField(name: Version.parentField, value: .reference(Reference(parent))))
     }
-    if let declared = core.schema[type].version,
+    if let declared = core.declared.schema[type].version,
       let raised = declared.raised(fields.first { $0.name == declared.field }.flatMap { $0.value })
     {
       fields.removeAll { $0.name == declared.field }
       fields.append(NewField(name: declared.field, value: raised))
     }
     for field in fields { try Self.check(field.name, field.value, in: id, checksNames: checksNames) }
+    try checkParents(of: id, type, nil) { name in fields.first { $0.name == name }.flatMap { $0.value } }
     let count = fields.count
     let seen = try known.entry.flatMap { try core.base(of: id, $0) }?.version.stamp.seen ?? [:]
     var time = core.tick()
@@ -263,6 +290,7 @@ public struct WriteTransaction: ~Copyable {
       try Self.checkSize(fields: count, contentBytes, id)
     }
     noteChange(of: id)
+    noteParent(of: id, type) { name in fields.first { $0.name == name }.flatMap { $0.value } }
     if isTooLarge { throw tooLarge() }
   }
 
@@ -274,7 +302,7 @@ public struct WriteTransaction: ~Copyable {
     let entry = known.entry
     var version = current.version
     var desired = given
-    let declared = core.schema[version.type].version
+    let declared = core.declared.schema[version.type].version
     if let declared {
       desired[declared.field] = declared.kept(given[declared.field], version.fields[declared.field])
     }
@@ -302,6 +330,7 @@ public struct WriteTransaction: ~Copyable {
       version.stamp.fields[name] = FieldStamp(time: time, writer: core.writer)
       dirty[name] = LSN.none
     }
+    try checkParents(of: id, version.type, changed) { version.fields[$0] }
     let content = EncodedContent(version, dirty: dirty)
     if checksSize { try Self.checkSize(fields: version.fields.count, content.byteCount, id) }
     try append(
@@ -309,6 +338,7 @@ public struct WriteTransaction: ~Copyable {
         Saved(
           id: id, type: version.type, births: version.stamp.births, base: entry?.base?.version ?? .none, time: time,
           editCount: current.editCount + 1, tenure: core.tenure, isCreation: false, content: content)), known: known)
+    noteParent(of: id, version.type) { version.fields[$0] }
   }
 
   /// Saves a living record in some fields of which a rule of its type keeps what the store has, and tells it as a sync does: what
@@ -340,7 +370,7 @@ public struct WriteTransaction: ~Copyable {
     var written = Set(new.dirty.lazy.filter { $0.value == lost }.map(\.key))
     written.subtract(fields.lazy.map(\.name))
     // A save of which nothing is taken raises no version number.
-    if let declared = core.schema[wanted.type].version?.field, written == [declared] { written = [] }
+    if let declared = core.declared.schema[wanted.type].version?.field, written == [declared] { written = [] }
     let known = try core.projections.look(id)
     if entry.pending == nil, written.isEmpty {
       return try append(.settled(Settled(id: id, lsn: lost, outcome: .lost)), known: known)
@@ -348,12 +378,14 @@ public struct WriteTransaction: ~Copyable {
     let kept = Set(new.version.names).union(old.version.names).subtracting(written)
     var dirty = entry.pending == nil ? [:] : old.dirty
     for name in written { dirty[name] = LSN.none }
+    let left = new.version.taking(kept, from: old.version)
     try append(
       .saved(
         Saved(
           id: id, type: new.version.type, births: new.version.stamp.births, base: entry.base?.version ?? .none,
           time: core.tick(), editCount: new.editCount + 1, tenure: core.tenure, isCreation: false,
-          content: EncodedContent(new.version.taking(kept, from: old.version), dirty: dirty))), known: known)
+          content: EncodedContent(left, dirty: dirty))), known: known)
+    noteParent(of: id, left.type) { left.fields[$0] }
   }
 
   // MARK: What no sync of this store would send

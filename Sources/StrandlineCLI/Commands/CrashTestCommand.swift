@@ -95,6 +95,7 @@ extension Command {
       (tally.pages, "pages"), (tally.viewReads, "reads of views"), (tally.comparisons, "comparisons with the log"),
       (tally.fetched, "fetched"), (tally.indexChanges, "changes of indexes"),
       (tally.writesBesideBuilds, "writes beside a build"), (tally.indexedPages, "pages by an index"),
+      (tally.cascaded, "records deleted with the one above them"),
       (tally.observed, "observed changes"), (tally.failedReads, "failed reads"), (tally.refreshes, "refreshes"),
       (tally.runsMax, "runs at most"),
     ]

@@ -84,6 +84,7 @@ private struct HistoryPrinter {
     if let rule = change.rule { parts.append("by \(rule)") }
     if let base = change.base { parts.append("with \(base)") }
     if let ancestor = change.ancestor { parts.append("from \(ancestor)") }
+    if let cause = change.cause { parts.append("with the deletion \(cause) of a record above it") }
     if !change.fields.isEmpty { parts.append(change.fields.map(Self.words).joined(separator: "; ")) }
     if let outcome = change.outcome { parts.append("\(outcome)") }
     if let reason = change.reason { parts.append(reason) }
@@ -111,6 +112,7 @@ private struct HistoryPrinter {
     if let rule = change.rule { members["rule"] = .string(rule) }
     if let base = change.base { members["base"] = .integer(Int64(clamping: base.rawValue)) }
     if let ancestor = change.ancestor { members["ancestor"] = .integer(Int64(clamping: ancestor.rawValue)) }
+    if let cause = change.cause { members["cause"] = .integer(Int64(clamping: cause.rawValue)) }
     if !change.fields.isEmpty {
       members["fields"] = .array(
         change.fields.map {

@@ -8,6 +8,7 @@ extension Command {
     details: [
       "Creates them anew in one transaction, each with what its last version held, as far as the log still has it, and",
       "no matter on which device it was deleted. What was edited here and lost to another device's deletion is part of it.",
+      "What the deletion of a record took along from below it, by a rule of the app's, is restored with it.",
       "If one of them lives, or the log has no version of it any more, none is restored.",
       "Prints nothing when they are restored; the next sync brings them to every device.",
     ],
@@ -16,8 +17,7 @@ extension Command {
     run: { arguments, console in
       let zone = try arguments.zone() ?? .main
       return try withStore(arguments.operands[0], console, create: false) { store in
-        let records = try arguments.operands.dropFirst().map { try store.lastVersion(of: RecordID($0, zone: zone)) }
-        try store.writeBlocking { tx in for record in records { try tx.create(record) } }
+        try store.restoreBlocking(arguments.operands.dropFirst().map { RecordID($0, zone: zone) })
         return .done
       }
     })

@@ -118,7 +118,7 @@ private struct Story {
       return ("changed here; a compaction has taken the content", saved.time.milliseconds)
     case .deleted(let deleted):
       owed.insert(lsn)
-      return ("deleted here by \(author(of: lsn))", deleted.time.milliseconds)
+      return ("deleted here by \(author(of: lsn))\(try company(deleted.cause))", deleted.time.milliseconds)
     case .merged(let merged):
       owed = [lsn]
       return (try words(merged, event, at: lsn), merged.time.milliseconds)
@@ -145,6 +145,13 @@ private struct Story {
     }
   }
 
+  /// With which deletion a record was deleted, if not by itself.
+  private func company(_ cause: LSN) throws -> String {
+    guard cause != .none else { return "" }
+    let above = try store.source.eventIfKept(at: cause)?.recordID.map { "'\($0.name)'" } ?? "a record"
+    return " with \(above), which was above it (event \(cause))"
+  }
+
   private func author(of lsn: LSN) -> String {
     guard let tenure = tenures.last(where: { $0.first <= lsn }) else { return "this store" }
     return "this store (writer \(String(tenure.writer, radix: 16)))"
@@ -153,8 +160,10 @@ private struct Story {
   private func words(_ merged: Merged, _ event: Event, at lsn: LSN) throws -> String {
     let fields = try LoadedVersion(event, at: lsn).map { Self.list($0.dirty.keys) } ?? "-"
     var words =
-      "event \(merged.local) of here and the server's version of event \(merged.base) were merged by the rule "
-      + "'\(merged.rule)'"
+      merged.rule == Merged.reviveRule && merged.base == .none
+      ? "event \(merged.local) of here begins a new life of the record"
+      : "event \(merged.local) of here and the server's version of event \(merged.base) were merged by the rule "
+        + "'\(merged.rule)'"
     if merged.ancestor != .none { words += ", both made from event \(merged.ancestor)" }
     if !merged.words.isEmpty { words += ", because \(merged.words)" }
     return words + "; to be sent: \(fields)"
@@ -166,6 +175,8 @@ private struct Story {
     let (what, theirs): (String, String) =
       switch try store.source.eventIfKept(at: conflicted.server) {
       case .saved, .merged, .superseded: ("what was saved here", "what was here")
+      case .fetchedDelete(let fetched) where fetched.reason == .sweep:
+        ("the absence of the record at the server", "the server's")
       case nil where conflicted.rule == Conflicted.deletionRule, .fetchedDelete:
         ("a deletion at the server", "the server's")
       default: ("the server's version", "the server's")
@@ -206,7 +217,7 @@ private struct Story {
     case .lost: return "\(mutation) has lost: nothing of it is at the server"
     case .superseded: return "\(mutation) is not owed any more: something else took its place"
     case .cancelled: return "\(mutation) needs no sending: the server never had the record"
-    case .deletedOnServer: return "\(mutation) ends with the record, which was deleted at the server"
+    case .deletedOnServer: return "\(mutation) ends with the record, which the server does not have any more"
     case .rejected: return "\(mutation) will never be sent\(why)"
     case .discarded: return "\(mutation) was given up\(why)"
     }
@@ -237,7 +248,7 @@ private struct Story {
     case .feed: "the server's feed said that the record was deleted"
     case .sweep: "the record was not there any more when the zone had been fetched as a whole"
     case .zone: "the record went with its zone"
-    case .fullFetch: "a fetch from the beginning said that the record was deleted"
+    case .fullFetch: "a fetch from the beginning has shown that the server does not have the record any more"
     }
   }
 

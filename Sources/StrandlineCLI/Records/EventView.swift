@@ -67,7 +67,9 @@ struct EventView {
         ("scope", .string("\(event.scope)")),
       ]
     case .saved, .merged, .fetchedSave: try version(event, at: lsn)
-    case .deleted(let event): [("base", number(event.base)), ("time", time(event.time))]
+    case .deleted(let event):
+      [("base", number(event.base)), ("time", time(event.time))]
+        + (event.cause == .none ? [] : [("cause", number(event.cause))])
     case .sent(let event):
       [
         ("zone", .string(event.zone.name)), ("batch", hex(event.batch)),

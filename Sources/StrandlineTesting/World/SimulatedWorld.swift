@@ -6,7 +6,8 @@ internal import StrandlineSystem
 
 /// What an app adds to a simulated world: its own configuration of the sync, and its own demands.
 struct WorldApp: Sendable {
-  var configure: @Sendable (inout SyncConfiguration) -> Void = { _ in }
+  typealias Configure = @Sendable (inout SyncConfiguration, inout StoreOptions) -> Void
+  var configure: Configure = { _, _ in }
   var check: @Sendable ([RecordStore]) async throws -> String? = { _ in nil }
   /// What a test does to a device's store before it is judged, as an engine with a mistake would.
   var plant: @Sendable (RecordStore) async throws -> Void = { _ in }
@@ -45,11 +46,13 @@ public struct SimulatedWorld: Sendable {
     self.faults = faults
   }
 
-  /// Lets each device sync with another configuration than the default: with the app's own policies.
+  /// Opens each device's store with other settings than the default: with the app's own policies.
   ///
-  /// - Parameter body: changes the configuration of one device, which syncs with the world's cloud. Called once for each
-  ///   start of a device.
-  public mutating func configure(_ body: @escaping @Sendable (inout SyncConfiguration) -> Void) {
+  /// - Parameter body: changes the configuration of one device, which syncs with the world's cloud, and the options of its
+  ///   store. Called once for each start of a device.
+  public mutating func configure(
+    _ body: @escaping @Sendable (inout SyncConfiguration, inout StoreOptions) -> Void
+  ) {
     app.configure = body
   }
 

@@ -30,7 +30,7 @@ final class WorldDevice: Sendable {
   private let seed: UInt64
   private let executor: any TaskExecutor
   private let database: Database
-  private let configure: @Sendable (inout SyncConfiguration) -> Void
+  private let configure: WorldApp.Configure
   private let parts: Mutex<Parts>
 
   /// What can be put back in place of the disk.
@@ -56,7 +56,7 @@ final class WorldDevice: Sendable {
   init(
     number: Int, seed: UInt64, clock: WorldClock, line: WorldLine, executor: any TaskExecutor,
     database: @escaping Database,
-    configure: @escaping @Sendable (inout SyncConfiguration) -> Void
+    configure: @escaping WorldApp.Configure
   ) {
     (self.number, self.seed, self.clock, self.line) = (number, seed, clock, line)
     (self.executor, self.database, self.configure) = (executor, database, configure)
@@ -100,16 +100,17 @@ final class WorldDevice: Sendable {
     let environment = StoreEnvironment(system, isSimulated: true)
     var configuration = SyncConfiguration(database(environment, line) { [weak self] in self?.store })
     configuration.isAutomatic = false
-    // With small pages, children come before what they hang below.
-    configuration.schema["Note"].parent = ParentSchema()
-    configuration.schema["Task"].parent = ParentSchema(WorldPlan.linkField)
-    configuration.atomicZones = WorldNames.atomicZones
     // Half of the devices list a zone first.
     if seed.isMultiple(of: 2) { configuration.firstFetch = .recentFirst(types: ["Note"], count: 2) }
-    configure(&configuration)
-    configuration.conflicts[WorldPlan.tallyType] = WorldTallyChange.rules
+    var options = Self.options
+    // With small pages, children come before what they hang below.
+    options.schema["Note"].parent = ParentSchema()
+    options.schema["Task"].parent = ParentSchema(WorldPlan.linkField)
+    options.atomicZones = WorldNames.atomicZones
+    configure(&configuration, &options)
+    options.conflicts[WorldPlan.tallyType] = WorldTallyChange.rules
     let store = try await RecordStore.open(
-      at: "/store", syncing: configuration, options: Self.options, environment: environment)
+      at: "/store", syncing: configuration, options: options, environment: environment)
     parts.withLock { $0.store = store }
     return store
   }

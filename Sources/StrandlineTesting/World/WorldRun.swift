@@ -285,7 +285,9 @@ struct WorldRun {
     } catch let error as StrandlineError {
       if device.disk.isOff {
         tally[.powerCutInWrite] += 1
-      } else if error.code == .noSuchRecord || isForeignName(error) {
+      } else if error.code == .noSuchRecord || isForeignName(error)
+        || (error.code == .invalidValue && error.message.contains("below itself"))
+      {
         try await endPowerCut(device)
         return false
       } else if isFull(device, error) {
@@ -330,12 +332,14 @@ struct WorldRun {
       if isThere || !revives { try tx.save(record) } else { try tx.create(record) }
     case .parent(_, let target):
       var record = try found()
-      record.parent = try target.flatMap { try tx.record(names.records[$0]) }?.id.name
+      let above = try target.flatMap { try tx.record(names.records[$0]) }?.id
+      record.parent = try above.flatMap { try isAbove(id, $0, tx) ? nil : $0.name }
       try tx.save(record)
     case .link(_, let target, let action):
       var record = try found()
       // An app refers only to what it sees.
-      let visible = try target.flatMap { try tx.record(names.records[$0]) }
+      var visible = try target.flatMap { try tx.record(names.records[$0]) }
+      if record.type == "Task", let above = visible, try isAbove(id, above.id, tx) { visible = nil }
       record[WorldPlan.linkField] = visible.map { .reference(Reference($0.id.name, action: action)) }
       try tx.save(record)
     case .create(_, let type, let field):
@@ -352,6 +356,24 @@ struct WorldRun {
         try tx.save(Record(type: WorldPlan.tallyType, id: id, fields: WorldTallyChange.beginning))
       }
     }
+  }
+
+  /// Whether a record is another one, or above it: a store takes no circle of parents. One that two devices have made together
+  /// has no end.
+  private static func isAbove(_ id: RecordID, _ other: RecordID, _ tx: borrowing WriteTransaction) throws -> Bool {
+    var met: Set<RecordID> = []
+    var next = other
+    while next != id {
+      guard met.insert(next).inserted, let record = try tx.record(next) else { return false }
+      var name = record.parent
+      if record.type == "Task" {
+        guard case .reference(let link)? = record[WorldPlan.linkField] else { return false }
+        name = link.name
+      }
+      guard let name else { return false }
+      next = RecordID(name, zone: id.zone)
+    }
+    return true
   }
 
   /// A value that no other write has.

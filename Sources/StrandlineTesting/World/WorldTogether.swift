@@ -26,7 +26,7 @@ final class WorldTogether: Sendable {
 
   func remember(_ lsns: ClosedRange<LSN>, on device: Int, in store: RecordStore) throws {
     // The app under test may have policies of its own.
-    guard store.core.withLock({ !$0.atomicZones.isDisjoint(with: WorldNames.atomicZones) }) else { return }
+    guard store.core.withLock({ !$0.declared.atomicZones.isDisjoint(with: WorldNames.atomicZones) }) else { return }
     var transaction: Transaction = [:]
     for number in lsns.lowerBound.rawValue...lsns.upperBound.rawValue {
       let lsn = LSN(rawValue: number)

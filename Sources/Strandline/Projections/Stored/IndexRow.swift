@@ -42,7 +42,18 @@ package struct StoredIndex: Hashable, Sendable {
   package func rows(_ record: Record) -> Set<[UInt8]> {
     let id = RowKey.record(record.id).dropFirst()
     guard let field = index.fields.first else { return [prefix + id] }
-    return Set(IndexValue.all(record[field.field]).map { prefix + stored($0) + id })
+    let value =
+      field.field == Version.parentField ? record.parent.map { .reference(Reference($0)) } : record[field.field]
+    return Set(IndexValue.all(value).map { prefix + stored($0) + id })
+  }
+
+  /// What the keys of the rows of a record's children begin with, of an index on the field that names the parent.
+  func childPrefixes(of parent: RecordID) -> [[UInt8]] {
+    let zone = RowKey.zone(parent.zone).dropFirst()
+    let values =
+      [IndexValue.sorted(.string(parent.name))]
+      + Reference.Action.allCases.compactMap { IndexValue.equal(.reference(Reference(parent.name, action: $0))) }
+    return values.map { prefix + stored($0) + zone }
   }
 
   /// Where the record's key begins in a row's; nil if it is no row of this index.

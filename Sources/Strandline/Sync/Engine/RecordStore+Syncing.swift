@@ -13,7 +13,7 @@ extension RecordStore {
   ///   - path: the store's folder.
   ///   - syncing: the cloud to sync with; nil for a local store.
   ///   - durability: what has become of a transaction when `write` returns. Two opens of a store may differ in it.
-  ///   - options: options of the log.
+  ///   - options: options of the log, and what the app declares of its records.
   ///   - environment: disk, clock and random source; the machine's own by default.
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
   ///   - line: the caller's line; leave it out.
@@ -26,10 +26,6 @@ extension RecordStore {
     options: StoreOptions = StoreOptions(), environment: StoreEnvironment = .real, fileID: String = #fileID,
     line: Int = #line
   ) async throws -> RecordStore {
-    if let defect = syncing?.schema.defect {
-      throw StrandlineError(
-        .invalidName, "cannot open the store at '\(path)': \(defect)", location: "\(fileID):\(line)")
-    }
     // Reading a whole log blocks its thread for long, so it does not run on the cooperative pool.
     let store = try await withCheckedThrowingContinuation { continuation in
       DispatchQueue.global().async {
@@ -44,12 +40,7 @@ extension RecordStore {
       let engine = try CallSite(fileID, line).run("cannot sync the store at '\(path)'") {
         try SyncEngine(store: store, configuration: syncing)
       }
-      store.core.withLock { core in
-        core.engineScope = engine.database.address.scope
-        core.conflictRules = syncing.conflicts
-        core.schema = syncing.schema
-        core.atomicZones = syncing.atomicZones
-      }
+      store.core.withLock { $0.engineScope = engine.database.address.scope }
       let rules = syncing.zoneLosses
       store.ruledLosses.withLock { $0 = Set(ZoneLoss.allCases.filter { rules[$0] != .ask }) }
       store.driver.withLock { $0 = engine }

@@ -15,7 +15,7 @@ struct StoreFacts: SyncFacts {
 
   var appliedLSN: LSN { projections.appliedLSN }
   var durableLSN: LSN { store.durableLSN }
-  var schema: Schema { store.core.withLock { $0.schema } }
+  var schema: Schema { store.core.withLock { $0.declared.schema } }
   var hasAttempts: Bool { projections.withLock { !$0.outbox.attempted.isEmpty } }
 
   func learned<Value: Sendable>(_ read: (SyncState) -> Value) -> Value { projections.learned(read) }

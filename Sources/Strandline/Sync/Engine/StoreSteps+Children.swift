@@ -1,5 +1,5 @@
-// What becomes of records whose parent was deleted, where the app has declared it: changes of this store, made when a zone
-// has been fetched to its end and before anything is uploaded.
+// What becomes of records whose parent was deleted at the server, where the app has declared it: changes of this store, made
+// when a zone has been fetched to its end and before anything is uploaded. A deletion by this store's app has done it itself.
 //
 // A deletion says nothing of the children, so the children of a deleted record are looked for, once for each fetch that
 // brought a deletion. The zone stays due until that is done: a process that ends meanwhile does it later. Two devices
@@ -18,7 +18,7 @@ extension RecordStore {
   /// - Complexity: O(records of the types that are declared so).
   func settleChildren(of zone: ZoneID) async throws -> [RecordID] {
     var settled: [RecordID] = []
-    for (type, parent) in core.withLock({ $0.schema }).childRules {
+    for (type, parent) in core.withLock({ $0.declared.schema }).childRules {
       let orphans = try orphans(ofType: type, in: zone, parent)
       for start in stride(from: 0, to: orphans.count, by: Self.childrenAtOnce) {
         let some = orphans[start..<min(orphans.count, start + Self.childrenAtOnce)]
@@ -52,21 +52,15 @@ extension RecordStore {
 }
 
 extension WriteTransaction {
-  /// Does with a child whose parent was deleted what is declared, unless the app has moved it meanwhile. Another tool may have made
-  /// it larger than a save may be: then the server says whether it takes it.
+  /// Does with a child whose parent was deleted what is declared, unless the app has moved it meanwhile.
   fileprivate mutating func settleOrphan(_ id: RecordID, _ parent: ParentSchema) throws {
-    guard var record = try find(id), let name = parent.parentName(record), try isGone(RecordID(name, zone: id.zone))
+    guard let record = try find(id), let name = parent.parentName(record), let deletion = try ended(name, in: id.zone)
     else { return }
     switch parent.whenDeleted {
     case .keep: return
-    case .delete: try delete(id)
-    case .setNil:
-      parent.put(&record, below: nil)
-      try put(record, creating: false, checksSize: false)
-    case .move(let target):
-      parent.put(
-        &record, below: try target.equalsUTF8(id.name) || isGone(RecordID(target, zone: id.zone)) ? nil : target)
-      try put(record, creating: false, checksSize: false)
+    // What is below it follows when the server has taken this: all of it may be more than a transaction holds.
+    case .delete: try remove(id, cause: deletion.lsn)
+    case .setNil, .move: try settle(id, withoutParentBy: parent)
     }
   }
 }

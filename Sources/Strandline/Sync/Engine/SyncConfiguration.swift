@@ -14,27 +14,6 @@ public struct SyncConfiguration: Sendable {
   /// `SyncEngine.now()` syncs, and `wake(_:)` does nothing.
   public var isAutomatic = true
 
-  /// What becomes of records that were changed on two devices. By default every field keeps the change that was made last,
-  /// and a deletion wins over an edit. All devices of an app should have the same rules.
-  public var conflicts = ConflictRules()
-
-  /// What the app declares of its record types; nothing by default.
-  public var schema = Schema()
-
-  /// Zones in which a transaction is uploaded as it was written: in one request, all of it or nothing. None by default.
-  ///
-  /// What transactions wrote that share a record, and that the server does not have yet, goes together as well. A transaction
-  /// of `write` may change at most 200 records of such a zone, which is what one request holds; more than that in all go in
-  /// several requests, as they do in other zones. Other devices may still see a part for a moment: the feed has pages.
-  /// A record that such a zone owes the server takes memory until it is sent; one of another zone takes none.
-  ///
-  /// A record whose type changes goes in two requests, since none can hold two operations of one record: its deletion, then its new
-  /// life together with the others. If another record of the same transaction refers to the old life at the server and does not any
-  /// more, that one has to arrive before the deletion: then the records of the transaction go one by one.
-  ///
-  /// A record that the server refuses keeps the others of its set from being sent. `PendingChange.obstacle` names it.
-  public var atomicZones: Set<ZoneID> = []
-
   /// In which order a zone comes that this store has never fetched.
   public var firstFetch = FirstFetch.pageByPage
 

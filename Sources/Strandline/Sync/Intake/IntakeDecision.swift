@@ -622,7 +622,7 @@ struct DeletionSituation {
     }
     switch unseen {
     case .removedUnlessEdited: return IntakeDecision()
-    case .removed: return decideAgainstEdit()
+    case .removed: return decideAgainstEdit(isUnseen: true)
     case .createdAgain:
       guard let edit else { return IntakeDecision() }
       var decision = IntakeDecision(steps: [swept])
@@ -639,15 +639,17 @@ struct DeletionSituation {
 
   /// An edit ends with its life. A creation that a request may have carried was deleted by a device that saw it; one that
   /// no request carried is another life and stays owed.
-  private func decideAgainstEdit() -> IntakeDecision {
+  ///
+  /// - Parameter isUnseen: no deletion says it, and the server does not have the record.
+  private func decideAgainstEdit(isUnseen: Bool = false) -> IntakeDecision {
     guard let edit else { return IntakeDecision() }
     let dead = births.union(attemptedBirths)
     if edit.version.stamp.births.isSubset(of: dead) {
       var decision = IntakeDecision(steps: [ending(dead)])
       decision.counts.fetchedDeletes = 1
       if rule == .editRevives {
-        decision.steps.append(
-          .revive(edit, words: "another device deleted the record, and its type's edits win over deletions"))
+        let cause = isUnseen ? "the server does not have the record any more" : "another device deleted the record"
+        decision.steps.append(.revive(edit, words: "\(cause), and its type's edits win over deletions"))
         decision.counts.merged = 1
       } else {
         decision.steps += [

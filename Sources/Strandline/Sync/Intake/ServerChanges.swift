@@ -103,7 +103,7 @@ extension RecordStore {
     rules: ConflictRules? = nil, page: PagePlace? = nil,
     before: (inout StoreCore) throws -> Bool = { _ in true }, after: (inout StoreCore) throws -> Void = { _ in }
   ) async throws -> TakenChanges {
-    let (standard, schema) = core.withLock { ($0.conflictRules, $0.schema) }
+    let (standard, schema) = core.withLock { ($0.declared.conflicts, $0.declared.schema) }
     let rules = rules ?? standard
     let newest = changes.lazy.compactMap(\.modifiedMilliseconds).max()
     var answers = ConflictAnswers()
@@ -144,7 +144,7 @@ extension RecordStore {
   /// - Throws: as `take`.
   package func readKept(_ read: (_ raw: [UInt8], ZoneID) -> ServerRecord?) async throws -> TakenChanges {
     let unread = projections.withLock { $0.sync.unread }
-    let schema = core.withLock { $0.schema }
+    let schema = core.withLock { $0.declared.schema }
     let changes = unread.sorted { $0.key < $1.key }.compactMap { id, held -> ServerChange? in
       if held.isShelved || held.raw.isEmpty { return nil }
       guard held.isOfNewerSchema else { return read(held.raw, id.zone).map { ServerChange(id, .version($0)) } }

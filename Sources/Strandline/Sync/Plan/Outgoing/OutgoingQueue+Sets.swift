@@ -1,5 +1,5 @@
 // Records that go to the server together: what transactions wrote in a zone that the app wants to be uploaded atomically
-// (`SyncConfiguration.atomicZones`). The log says which record is in which set; here is found out when a whole set can go.
+// (`StoreOptions.atomicZones`). The log says which record is in which set; here is found out when a whole set can go.
 //
 // A set goes in a request of its own, and after everything that is ready by itself. As long as one of its records cannot go,
 // for whatever reason a record cannot, none of it does. When something has changed about that one or about a record of the
