@@ -26,6 +26,8 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
 
   /// The origin of Apple's service.
   public static let appleOrigin = "https://api.apple-cloudkit.com"
+  /// How many other tokens of the session's file a refused request tries.
+  private static let otherTokensMax = 8
   /// The most operations, or records looked up, in one request; CloudKit's limit.
   public static let operationsMax = 200
 
@@ -174,48 +176,61 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
     return results(answer, names: names, in: zone) { _ in .lookup }
   }
 
-  /// One page of a zone's changes since a token.
-  public func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
-    try await page(of: zone, since: token, limit: limit, hasFields: true)
+  /// One page of changes of each of some zones. An answer that names one of several zones twice, or not at all, says nothing of it.
+  public func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>] {
+    guard !queries.isEmpty else { return [:] }
+    let asked = queries.map { query in
+      // The service's meaning of an empty token is ambiguous, so none is sent.
+      let token = query.token?.rawValue.isEmpty == true ? nil : query.token?.rawValue
+      return ZoneChangesRequest.Zone(
+        zoneID: WireZoneID(query.zone), syncToken: token, resultsLimit: min(max(query.limit, 1), Self.operationsMax),
+        desiredKeys: query.listsOnly ? [] : nil)
+    }
+    let request = ZoneChangesRequest(zones: asked, resultsLimit: asked.compactMap(\.resultsLimit).max())
+    let answer = try await ask(ZoneChangesReply.self, "POST", scoped("changes/zone"), request)
+    var pages: [ZoneID: Result<ZonePage, CloudError>] = [:]
+    for query in queries {
+      pages[query.zone] = entry(of: query.zone, in: answer.value.zones, asked: queries).map { entry in
+        Result { () throws(CloudError) in try page(entry, query, answer) }
+      }
+    }
+    if let query = queries.first, queries.count == 1, pages.isEmpty {
+      throw answer.errors.unexpected(
+        answer.response, "the answer to a request for changes of zone '\(query.zone.name)' does not name it")
+    }
+    return pages
   }
 
-  /// One page of a zone's changes since a token, without the values of fields.
-  public func zoneListing(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
-    try await page(of: zone, since: token, limit: limit, hasFields: false)
+  /// What an answer says of a zone.
+  private func entry(
+    of zone: ZoneID, in entries: [ZoneChangesReply.Zone], asked: [ZoneQuery]
+  ) -> ZoneChangesReply.Zone? {
+    let named = entries.filter { ($0.zoneID?.name).equalsUTF8(zone.name) }
+    // An owner may be spelled in another way than it was asked for, so it counts only where the name does not tell.
+    if asked.count(where: { $0.zone.name.equalsUTF8(zone.name) }) > 1 {
+      let own = named.filter { $0.zoneID?.zone(in: address.scope) == zone }
+      return own.count == 1 ? own[0] : nil
+    }
+    if asked.count > 1 { return named.count == 1 ? named[0] : nil }
+    return named.first ?? (entries.count == 1 && entries[0].zoneID == nil ? entries[0] : nil)
   }
 
   private func page(
-    of zone: ZoneID, since token: ChangeToken?, limit: Int, hasFields: Bool
-  ) async throws -> ZonePage {
-    let limit = min(max(limit, 1), Self.operationsMax)
-    // The service's meaning of an empty token is ambiguous, so none is sent.
-    let sent = token?.rawValue.isEmpty == true ? nil : token?.rawValue
-    let request = ZoneChangesRequest(
-      zones: [
-        .init(
-          zoneID: WireZoneID(zone), syncToken: sent, resultsLimit: limit, desiredKeys: hasFields ? nil : [])
-      ], resultsLimit: limit)
-    let answer = try await ask(ZoneChangesReply.self, "POST", scoped("changes/zone"), request)
-    let entries = answer.value.zones
-    guard
-      let entry = entries.first(where: { ($0.zoneID?.name).equalsUTF8(zone.name) })
-        ?? (entries.count == 1 && entries[0].zoneID == nil ? entries[0] : nil)
-    else {
-      throw answer.errors.unexpected(
-        answer.response, "the answer to a request for changes of zone '\(zone.name)' does not name it")
-    }
+    _ entry: ZoneChangesReply.Zone, _ query: ZoneQuery, _ answer: Answer<ZoneChangesReply>
+  ) throws(CloudError) -> ZonePage {
     if let error = entry.error { throw answer.errors.item(error, answer.response) }
     guard let next = entry.syncToken, !next.isEmpty else {
-      throw answer.errors.unexpected(answer.response, "a page of changes of zone '\(zone.name)' has no token")
+      throw answer.errors.unexpected(answer.response, "a page of changes of zone '\(query.zone.name)' has no token")
     }
-    let changes = try changes(of: entry, zone, answer)
+    let changes = try changes(of: entry, query.zone, answer)
     return ZonePage(
-      changes: changes, token: ChangeToken(rawValue: next), moreComing: entry.moreComing ?? false, hasFields: hasFields)
+      changes: changes, token: ChangeToken(rawValue: next), moreComing: entry.moreComing ?? false,
+      hasFields: !query.listsOnly)
   }
 
   private func changes(
     of entry: ZoneChangesReply.Zone, _ zone: ZoneID, _ answer: Answer<ZoneChangesReply>
-  ) throws -> [ZoneChange] {
+  ) throws(CloudError) -> [ZoneChange] {
     var changes: [ZoneChange] = []
     for record in entry.records ?? [] {
       guard let name = record.recordName, !name.isEmpty else {
@@ -407,13 +422,16 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   ) async throws -> Answer<Value> {
     try await queue.run { [self] in
       // A token that cannot be made durable is not sent.
-      let token = try session?.tokenForRequest()
-      do { return try await ask(type, method, endpoint, encoded: body, token: token) } catch let error as CloudError
-        where error.httpStatus == 421 && token != nil
-      {
-        // Another process may have signed in meanwhile, or have brought the session further.
-        guard let next = try session?.tokenForRequest(), next != token else { throw error }
-        return try await ask(type, method, endpoint, encoded: body, token: next)
+      var token = try session?.tokenForRequest()
+      var triesLeft = Self.otherTokensMax
+      while true {
+        do { return try await ask(type, method, endpoint, encoded: body, token: token) } catch let error as CloudError
+          where error.httpStatus == 421 && triesLeft > 0
+        {
+          // Another process may have signed in meanwhile, or have brought the session further, perhaps again and again.
+          guard let next = try session?.tokenForRequest(), next != token else { throw error }
+          (token, triesLeft) = (next, triesLeft - 1)
+        }
       }
     }
   }

@@ -57,6 +57,10 @@ struct ArgumentsTests {
       "--recent takes the name of a record type, not ''"
     ),
     (
+      ["sync", "--url", "http://127.0.0.1:80", "--container", "c", "--leave-out", "", "S"],
+      "--leave-out takes the name of a zone, not ''"
+    ),
+    (
       ["sync", "--url", "notaurl", "--container", "c", "S"],
       "--url takes http:// or https://, a host and optionally a port, not 'notaurl'"
     ),

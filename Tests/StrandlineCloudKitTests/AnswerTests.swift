@@ -181,6 +181,53 @@ struct AnswerTests {
         == #"{"stableUrl":{"b":[1,2.5,null,true],"a":"\u0001\""},"expirationTime":99999999999999999999}"#)
   }
 
+  @Test func `pages of several zones are one request, and each is read by itself`() async throws {
+    let transport = ScriptedTransport(
+      """
+      {"zones":[
+      {"zoneID":{"zoneName":"B"},"serverErrorCode":"ZONE_NOT_FOUND","reason":"gone"},
+      {"zoneID":{"zoneName":"A"},"syncToken":"a1","moreComing":true,"records":[{"recordName":"x","deleted":true}]},
+      {"zoneID":{"zoneName":"C"},"syncToken":""},
+      {"zoneID":{"zoneName":"D"},"syncToken":"d1"},{"zoneID":{"zoneName":"D"},"syncToken":"d2"},
+      {"syncToken":"nobody's"},{"zoneID":{"zoneName":"Unasked"},"syncToken":"u1"}]}
+      """)
+    let token = ChangeToken(rawValue: "t")
+    let queries = [
+      ZoneQuery(ZoneID("A"), since: token, limit: 20), ZoneQuery(ZoneID("B"), since: token, limit: 20),
+      ZoneQuery(ZoneID("C"), since: nil, limit: 20, listsOnly: true), ZoneQuery(ZoneID("D"), since: token, limit: 300),
+      ZoneQuery(ZoneID("E"), since: ChangeToken(rawValue: ""), limit: 0),
+    ]
+    let answers = try await WebServicesDatabase.over(transport).zoneChanges(of: queries)
+    #expect(transport.sent.count == 1)
+    let body = transport.sent.first.map { String(decoding: $0.body, as: UTF8.self) } ?? ""
+    #expect(
+      body == #"{"resultsLimit":200,"zones":[{"resultsLimit":20,"syncToken":"t","zoneID":{"zoneName":"A"}},"#
+        + #"{"resultsLimit":20,"syncToken":"t","zoneID":{"zoneName":"B"}},"#
+        + #"{"desiredKeys":[],"resultsLimit":20,"zoneID":{"zoneName":"C"}},"#
+        + #"{"resultsLimit":200,"syncToken":"t","zoneID":{"zoneName":"D"}},"#
+        + #"{"resultsLimit":1,"zoneID":{"zoneName":"E"}}]}"#)
+    let page = try #require(try answers[ZoneID("A")]?.get())
+    #expect(page.token.rawValue == "a1" && page.moreComing && page.changes.count == 1 && page.hasFields)
+    guard case .failure(let gone)? = answers[ZoneID("B")], case .failure(let unread)? = answers[ZoneID("C")] else {
+      Issue.record("\(answers)")
+      return
+    }
+    #expect(gone == CloudError(.zoneNotFound, reason: "gone") && unread.code == .unexpectedServerResponse)
+    #expect(answers[ZoneID("D")] == nil && answers[ZoneID("E")] == nil && answers.count == 3)
+  }
+
+  @Test func `zones of two owners that have one name are told apart`() async throws {
+    let zones = ["_a", "_b"].map { ZoneID("Notes", owner: $0, scope: .shared) }
+    let client = WebServicesDatabase.over(
+      ScriptedTransport(
+        """
+        {"zones":[{"zoneID":{"zoneName":"Notes","ownerRecordName":"_b"},"syncToken":"b1"},
+        {"zoneID":{"zoneName":"Notes","ownerRecordName":"_a"},"syncToken":"a1"}]}
+        """), scope: .shared)
+    let answers = try await client.zoneChanges(of: zones.map { ZoneQuery($0, since: nil, limit: 1) })
+    #expect(try zones.map { try answers[$0]?.get().token.rawValue } == ["a1", "b1"])
+  }
+
   @Test func `the observed replies of the live service are read`() async throws {
     func changes(_ entry: String) async throws -> CloudError? {
       let client = WebServicesDatabase.over(

@@ -92,6 +92,53 @@ struct SessionTests {
     #expect(try await other.user() == "_alice")
   }
 
+  @Test func `a session that another process brings further before each request is not sent to a sign-in`()
+    async throws
+  {
+    let server = server(strict: true)
+    let disk = SimulatedDisk()
+    let first = try WebSession(path: "/session", environment: .on(disk))
+    try first.signIn(token: server.signIn(user: "_alice"))
+    let second = try WebSession(path: "/session", environment: .on(disk))
+    let inner = InProcessTransport(server)
+    let other = WebServicesDatabase.over(inner, session: second)
+    let races = Mutex(0)
+    let transport = ScriptedTransport { request, _ in
+      // The other process is faster, so often.
+      let isFaster = races.withLock { races in
+        defer { races -= 1 }
+        return races > 0
+      }
+      if isFaster { #expect(try await other.user() == "_alice") }
+      return try await inner.send(request)
+    }
+    let client = WebServicesDatabase.over(transport, session: first)
+    #expect(try await client.user() == "_alice")
+    races.withLock { $0 = 5 }
+    #expect(try await client.user() == "_alice")
+    #expect(transport.sent.count == 7)
+    races.withLock { $0 = 100 }
+    #expect(try await refusal { _ = try await client.user() }?.code == .authenticationRequired)
+    races.withLock { $0 = 0 }
+    #expect(try await client.user() == "_alice")
+  }
+
+  @Test func `a request without a token is made again if another process has signed in meanwhile`() async throws {
+    let server = server(strict: true)
+    let disk = SimulatedDisk()
+    let session = try WebSession(path: "/session", environment: .on(disk))
+    let inner = InProcessTransport(server)
+    let transport = ScriptedTransport { request, number in
+      let answer = try await inner.send(request)
+      if number == 1 {
+        try WebSession(path: "/session", environment: .on(disk)).signIn(token: server.signIn(user: "_alice"))
+      }
+      return answer
+    }
+    let client = WebServicesDatabase.over(transport, session: session)
+    #expect(try await client.user() == "_alice")
+  }
+
   @Test func `a token that is refused for good is sent once an hour, and another one at once`() async throws {
     let clock = SimulatedClock(wallMilliseconds: now, autoAdvance: false)
     let environment = SystemEnvironment(

@@ -60,3 +60,10 @@ func refusal(_ body: () async throws -> Void) async throws -> CloudError? {
     return error
   }
 }
+
+extension CloudDatabase {
+  /// The page of one zone.
+  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    try await page(ZoneQuery(zone, since: token, limit: limit))
+  }
+}

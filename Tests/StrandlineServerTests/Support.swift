@@ -100,3 +100,15 @@ enum SystemEnvironmentSeed {
     return environment
   }
 }
+
+extension CloudDatabase {
+  /// The page of one zone.
+  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    try await page(ZoneQuery(zone, since: token, limit: limit))
+  }
+
+  /// The same without the values of fields.
+  func zoneListing(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    try await page(ZoneQuery(zone, since: token, limit: limit, listsOnly: true))
+  }
+}

@@ -44,6 +44,9 @@ struct `A public value` {
         ZonePage(changes: [.deleted(name: "n")], token: ChangeToken(rawValue: "t"), moreComing: true),
         "1 change, more to come"
       ),
+      (ZoneQuery(.main, since: nil, limit: 200), "Main from the beginning, 200 changes at most"),
+      (SyncedZones.all, "all zones"), (SyncedZones.only([.main]), "only Main"),
+      (SyncedZones.allBut([ZoneID("B"), ZoneID("A")]), "all but A, B"),
       (ZoneChange.deleted(name: "n"), "'n' deleted"), (ZoneChange.failed(name: "n", refusal), "'n': \(refusal)"),
       (MutationOutcome.superseded(by: LSN(rawValue: 7)), "superseded by event 7"),
       (MutationOutcome.rejected(code: "EXISTS", reason: "two\nlines"), "rejected: EXISTS, two\\u{a}lines"),

@@ -85,7 +85,7 @@ func expectAgreement(_ devices: Device..., sourceLocation: SourceLocation = #_so
 }
 
 /// A cloud that shows changes in a page that the server shows no more, as one whose replica lags does.
-final class LateCloud: ForwardingDatabase {
+final class LateCloud: ZoneByZoneDatabase {
   let base: any CloudDatabase
   private let late: Mutex<[ZoneChange]> = Mutex([])
   private let unreadable: Mutex<[String: ServerRecord]> = Mutex([:])

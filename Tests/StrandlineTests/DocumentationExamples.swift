@@ -386,6 +386,12 @@ func openWithPolicies(at folder: String, cloud: any CloudDatabase) async throws 
   return try await RecordStore.open(at: folder, syncing: configuration)
 }
 
+func openBesideCoreData(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
+  var configuration = SyncConfiguration(cloud)
+  configuration.zones = .allBut([ZoneID("com.apple.coredata.cloudkit.zone")])
+  return try await RecordStore.open(at: folder, syncing: configuration)
+}
+
 func openLedger(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
   var options = StoreOptions()
   options.atomicZones = [ZoneID("Ledger")]
@@ -544,9 +550,9 @@ struct CountingDatabase: ForwardingDatabase {
     count("modify")
     return try await base.modify(operations, in: zone, atomic: atomic)
   }
-  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+  func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>] {
     count("zoneChanges")
-    return try await base.zoneChanges(in: zone, since: token, limit: limit)
+    return try await base.zoneChanges(of: queries)
   }
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
     count("databaseChanges")

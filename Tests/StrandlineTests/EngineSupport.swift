@@ -8,6 +8,39 @@ import StrandlineSystem
 import Synchronization
 import Testing
 
+/// A database that answers for one zone at a time, also where several are asked for at once.
+protocol ZoneByZoneDatabase: ForwardingDatabase {
+  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage
+  func zoneListing(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage
+}
+
+extension ZoneByZoneDatabase {
+  func zoneListing(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    try await base.zoneListing(in: zone, since: token, limit: limit)
+  }
+
+  func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>] {
+    try await answers(to: queries) { query in
+      query.listsOnly
+        ? try await zoneListing(in: query.zone, since: query.token, limit: query.limit)
+        : try await zoneChanges(in: query.zone, since: query.token, limit: query.limit)
+    }
+  }
+}
+
+/// The answers to queries, one after the other. What refuses the only one refuses the request.
+func answers(
+  to queries: [ZoneQuery], _ page: (ZoneQuery) async throws -> ZonePage
+) async throws -> [ZoneID: Result<ZonePage, CloudError>] {
+  var answers: [ZoneID: Result<ZonePage, CloudError>] = [:]
+  for query in queries {
+    do { answers[query.zone] = .success(try await page(query)) } catch let error as CloudError where queries.count > 1 {
+      answers[query.zone] = .failure(error)
+    }
+  }
+  return answers
+}
+
 /// The fleet's server, with refusals.
 final class RefusingCloud: CloudDatabase {
   /// The requests that a test can refuse as a whole.
@@ -34,6 +67,10 @@ final class RefusingCloud: CloudDatabase {
     var hidden: Set<String> = []
     /// Records of pages and lookups that are shown in another form.
     var shown: [String: ZoneChange] = [:]
+    /// What zones are answered with instead of their pages.
+    var zones: [ZoneID: CloudError] = [:]
+    /// Every request for pages, in order.
+    var queries: [[ZoneQuery]] = []
     /// A conflict brings the server's version along, as the native adapter does.
     var bringsVersions = false
     /// Pages of zones show no deletions: the server has forgotten them, as CloudKit does in time.
@@ -152,12 +189,28 @@ final class RefusingCloud: CloudDatabase {
     return results
   }
 
-  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+  func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>] {
     try check(.zoneChanges)
-    let (number, before, hidden) = script.withLock { ($0.counts[.zoneChanges] ?? 0, $0.beforePage, $0.hidden) }
+    let (number, before) = script.withLock { ($0.counts[.zoneChanges] ?? 0, $0.beforePage) }
     try await before?(number)
-    let (shown, hidesDeletions, pageMax) = script.withLock { ($0.shown, $0.hidesDeletions, $0.pageMax) }
-    var page = try await web.zoneChanges(in: zone, since: token, limit: pageMax > 0 ? min(pageMax, limit) : limit)
+    let pageMax = script.withLock { $0.pageMax }
+    let queries = queries.map { query in
+      var query = query
+      if pageMax > 0 { query.limit = min(pageMax, query.limit) }
+      // It has no pages without fields.
+      query.listsOnly = false
+      return query
+    }
+    script.withLock { $0.queries.append(queries) }
+    var answers = try await web.zoneChanges(of: queries)
+    for (zone, error) in script.withLock({ $0.zones }) where answers[zone] != nil { answers[zone] = .failure(error) }
+    return answers.mapValues { $0.map { shown($0, number) } }
+  }
+
+  /// What the script makes of a page.
+  private func shown(_ page: ZonePage, _ number: Int) -> ZonePage {
+    let (shown, hidden, hidesDeletions) = script.withLock { ($0.shown, $0.hidden, $0.hidesDeletions) }
+    var page = page
     if hidesDeletions {
       page.changes.removeAll { change in
         if case .deleted = change { true } else { false }
@@ -235,4 +288,16 @@ extension Device {
 /// A reference that binds.
 func link(_ name: String, _ action: Reference.Action = .validate) -> FieldValue {
   .reference(Reference(name, action: action))
+}
+
+extension CloudDatabase {
+  /// The page of one zone.
+  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    try await page(ZoneQuery(zone, since: token, limit: limit))
+  }
+
+  /// The same without the values of fields.
+  func zoneListing(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    try await page(ZoneQuery(zone, since: token, limit: limit, listsOnly: true))
+  }
 }

@@ -392,20 +392,11 @@ private struct PublicCall: Sendable {
     ),
     (
       [
-        "CloudDatabase.zoneChanges(in:since:limit:)", "ForwardingDatabase.zoneChanges(in:since:limit:)",
-        "WebServicesDatabase.zoneChanges(in:since:limit:)",
+        "CloudDatabase.zoneChanges(of:)", "ForwardingDatabase.zoneChanges(of:)",
+        "WebServicesDatabase.zoneChanges(of:)",
       ], .cloud,
       {
-        _ = try await unreachable().zoneChanges(in: .main, since: nil, limit: 10)
-      }
-    ),
-    (
-      [
-        "CloudDatabase.zoneListing(in:since:limit:)", "ForwardingDatabase.zoneListing(in:since:limit:)",
-        "WebServicesDatabase.zoneListing(in:since:limit:)",
-      ], .cloud,
-      {
-        _ = try await unreachable().zoneListing(in: .main, since: nil, limit: 10)
+        _ = try await unreachable().zoneChanges(of: [ZoneQuery(.main, since: nil, limit: 10)])
       }
     ),
     (
@@ -453,7 +444,7 @@ private struct FailingDatabase: CloudDatabase {
     _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
   ) async throws -> [CloudName: CloudResult] { throw Failure() }
   func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] { throw Failure() }
-  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage { throw Failure() }
+  func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>] { throw Failure() }
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage { throw Failure() }
 }
 

@@ -12,7 +12,7 @@ import Synchronization
 import Testing
 
 /// A cloud that counts what is asked, and answers in parts.
-final class CountedCloud: ForwardingDatabase {
+final class CountedCloud: ZoneByZoneDatabase {
   enum Request: Hashable, Sendable { case query, listing, page, lookup, other }
 
   let base: any CloudDatabase

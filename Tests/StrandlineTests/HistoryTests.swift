@@ -702,7 +702,7 @@ private func stamp(_ device: Device) async throws -> WireStamp {
 }
 
 /// A cloud that answers a request for a zone's changes with these, and with the token that it was asked with.
-private final class RepeatingCloud: ForwardingDatabase {
+private final class RepeatingCloud: ZoneByZoneDatabase {
   let base: any CloudDatabase
   let repeats: Mutex<[ZoneChange]> = Mutex([])
 

@@ -17,7 +17,7 @@ import Testing
     var configuration = SyncConfiguration(a.web())
     configuration.isAutomatic = false
     var driver = CycleDriver(
-      store: store, database: a.web(), watch: SyncWatch(store, .private, nil),
+      store: store, database: a.web(), watch: SyncWatch(store, SyncedDatabase(.private, .all), nil),
       RequestPace.Policy(configuration.pace, store.environment.random), SyncPolicies(configuration))
     driver.plan.idleTurnsMax = turnsMax
     do {

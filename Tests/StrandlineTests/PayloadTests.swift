@@ -19,7 +19,7 @@ private let id = RecordID("n")
 
 /// A client of the fleet's server that needs an archive to send a record again, as CloudKit's own framework does: a
 /// record without it is one that the server has never shown, and conflicts with what is there.
-private final class NativeLike: ForwardingDatabase {
+private final class NativeLike: ZoneByZoneDatabase {
   let base: any CloudDatabase
   /// What was sent with an archive that is not the one of the operation's tag.
   let wrong: Mutex<[String]> = Mutex([])
@@ -309,10 +309,15 @@ private final class ScriptedDatabase: CloudDatabase {
       uniqueKeysWithValues: names.map { (CloudName($0), .failed(CloudError(.notFound), serverRecord: nil)) })
   }
 
-  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+  func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>] {
     script.withLock { script in
-      let next = next(&script, "\(zone) since \(token?.rawValue ?? "the beginning")")
-      return ZonePage(changes: script.pages.removeValue(forKey: zone) ?? [], token: next, moreComing: false)
+      var answers: [ZoneID: Result<ZonePage, CloudError>] = [:]
+      for query in queries {
+        let next = next(&script, "\(query.zone) since \(query.token?.rawValue ?? "the beginning")")
+        answers[query.zone] = .success(
+          ZonePage(changes: script.pages.removeValue(forKey: query.zone) ?? [], token: next, moreComing: false))
+      }
+      return answers
     }
   }
 

@@ -52,6 +52,9 @@ final class LogFacts: SyncFacts {
   func wasAttempted(_ lsn: LSN) -> Bool { projections.wasAttempted(lsn) }
   func pending(_ count: Int, after lsn: LSN, upTo end: LSN) -> [LSN] { projections.owed(count, after: lsn, upTo: end) }
   func knowsNothing(of zone: ZoneID) -> Bool { projections.withLock { $0.knowsNothing(of: zone) } }
+  func zonesLeftOut(by synced: SyncedDatabase) -> Set<ZoneID> {
+    projections.withLock { $0.zonesLeftOut(by: synced) }
+  }
 
   func change(at lsn: LSN) throws(StrandlineError) -> PendingFact {
     guard let found = try readIfKept(lsn), let id = try EventSource.decode(found).recordID else { return .replaced }
@@ -102,6 +105,7 @@ final class ManyPending: SyncFacts {
   func attempted(_ pending: Pending?) -> LSN? { nil }
   func wasAttempted(_ lsn: LSN) -> Bool { false }
   func knowsNothing(of zone: ZoneID) -> Bool { false }
+  func zonesLeftOut(by synced: SyncedDatabase) -> Set<ZoneID> { [] }
   func look(_ id: RecordID) throws(StrandlineError) -> KnownRecord { KnownRecord(entry: try entry(id), deletion: nil) }
 
   func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? {
@@ -259,7 +263,7 @@ private struct UnaskedDatabase: CloudDatabase {
     _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
   ) async throws -> [CloudName: CloudResult] { throw Asked() }
   func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] { throw Asked() }
-  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage { throw Asked() }
+  func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>] { throw Asked() }
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage { throw Asked() }
 }
 
@@ -317,6 +321,12 @@ extension SyncAnswer {
 
   static func page(_ token: String, more: Bool = false) -> SyncAnswer {
     .page(ZonePage(changes: [], token: ChangeToken(rawValue: token), moreComing: more))
+  }
+
+  /// The last page of each zone.
+  static func pages(of requests: [PageRequest], _ token: String) -> SyncAnswer {
+    let page = ZonePage(changes: [], token: ChangeToken(rawValue: token), moreComing: false)
+    return .pages(Dictionary(uniqueKeysWithValues: requests.map { ($0.zone, .success(page)) }))
   }
 
   /// All of an upload was taken.

@@ -135,6 +135,134 @@ import Testing
     #expect(driver.facts.zone(zone)?.token?.rawValue == "new")
   }
 
+  /// Zones that were fetched once and have changed.
+  private static func changed(_ names: [String]) -> [Event] {
+    names.flatMap { Lines.seen(ZoneID($0)) + [Lines.dirty(ZoneID($0))] }
+  }
+
+  private func pages(_ driver: inout PlanDriver) throws -> (request: SyncRequest, pages: [PageRequest]) {
+    let request = try driver.request()
+    switch request {
+    case .page(let page): return (request, [page])
+    case .pages(let pages): return (request, pages)
+    default: throw PlanDriver.Unexpected(words: request.words)
+    }
+  }
+
+  @Test func `zones with a token share requests, and share their room`() throws {
+    var driver = try asked(Self.changed((100..<220).map { "Z\($0)" }))
+    var shapes: [[Int]] = []
+    while case .ask(let request) = try driver.next() {
+      guard case .pages(let pages) = request else { throw PlanDriver.Unexpected(words: request.words) }
+      shapes.append([pages.count, pages[0].limit])
+      #expect(pages.allSatisfy { $0.token?.rawValue == "t0" && $0.limit == pages[0].limit })
+      try driver.answer(request, .pages(of: pages, "t1"))
+    }
+    #expect(shapes == [[50, 20], [50, 20], [20, 50]])
+    #expect((100..<220).allSatisfy { driver.facts.zone(ZoneID("Z\($0)"))?.token?.rawValue == "t1" })
+  }
+
+  @Test func `a feed that goes on, that begins, or that something is wrong with, is asked for alone`() throws {
+    let begins = [Lines.dirty(ZoneID("New"))]
+    var driver = try asked(Self.changed(["A", "B", "C"]) + begins)
+    let (first, shared) = try pages(&driver)
+    #expect(shared.map(\.zone.name) == ["A", "B", "C"])
+    // One is at its end, one goes on, and of one the answer had no room for anything.
+    try driver.answer(
+      first,
+      .pages([
+        ZoneID("A"): .success(ZonePage(changes: [], token: ChangeToken(rawValue: "a1"), moreComing: false)),
+        ZoneID("B"): .success(ZonePage(changes: [], token: ChangeToken(rawValue: "b1"), moreComing: true)),
+        ZoneID("C"): .success(ZonePage(changes: [], token: ChangeToken(rawValue: "t0"), moreComing: true)),
+      ]))
+    for (name, token) in [("B", "b1"), ("C", "t0"), ("New", nil)] {
+      let (request, alone) = try pages(&driver)
+      #expect(alone.map(\.zone.name) == [name] && alone[0].token?.rawValue == token && alone[0].limit == 200)
+      try driver.answer(request, .page("\(name)2"))
+    }
+    try expectEnd(&driver)
+    #expect(driver.facts.zone(ZoneID("A"))?.isDirty == false && driver.facts.zone(ZoneID("C"))?.isDirty == false)
+  }
+
+  @Test func `what is wrong with one of the zones that share a request is that zone's`() throws {
+    var driver = try asked(Self.changed(["Busy", "Gone", "Late", "Old", "Well"]) + [Lines.fetched("n")])
+    let (request, shared) = try pages(&driver)
+    #expect(shared.count == 5)
+    func refused(_ code: CloudError.Code, _ wait: Double? = nil) -> Result<ZonePage, CloudError> {
+      .failure(CloudError(code, reason: "refused", retryAfter: wait))
+    }
+    var answers: [ZoneID: Result<ZonePage, CloudError>] = [
+      ZoneID("Busy"): refused(.zoneBusy), ZoneID("Gone"): refused(.zoneNotFound),
+      ZoneID("Late"): refused(.tryAgainLater, 600), ZoneID("Old"): refused(.badRequest),
+    ]
+    answers[ZoneID("Well")] = .success(
+      ZonePage(changes: [], token: ChangeToken(rawValue: "w1"), moreComing: false))
+    try driver.answer(request, .pages(answers))
+    #expect(driver.facts.zone(ZoneID("Well"))?.isDirty == false)
+    let question = try driver.request()
+    guard case .allZones(let asked) = question else { throw PlanDriver.Unexpected(words: question.words) }
+    #expect(asked == ZoneID("Gone"))
+    try driver.answer(question, .allZones([]))
+    // The token is left out, once.
+    let (again, old) = try pages(&driver)
+    #expect(old.map(\.zone.name) == ["Old"] && old[0].token == nil)
+    try driver.answer(again, .page("o1"))
+    // The others are waited for, and nothing else waits.
+    let busy = try driver.next()
+    guard case .wait(let wait) = busy else { throw PlanDriver.Unexpected(words: "\(busy)") }
+    #expect(wait.isOfPart && !wait.isServers && wait.error.code == .zoneBusy, "\(wait)")
+    driver.facts.advance(milliseconds: wait.milliseconds)
+    let (last, alone) = try pages(&driver)
+    #expect(alone.map(\.zone.name) == ["Busy"] && alone[0].token?.rawValue == "t0")
+    try driver.answer(last, .page("b1"))
+    // A person does not end the wait that the server has named.
+    driver.begin { $0.asksForChanges = false }
+    let late = try driver.next()
+    guard case .wait(let wait) = late else { throw PlanDriver.Unexpected(words: "\(late)") }
+    #expect(wait.isOfPart && wait.isServers && wait.milliseconds > 590_000)
+    driver.facts.advance(milliseconds: wait.milliseconds)
+    try driver.answer(driver.request(), .page("l1"))
+    try expectEnd(&driver)
+  }
+
+  @Test func `a shared request that is refused whole is halved, down to single zones`() throws {
+    var driver = try asked(Self.changed((0..<6).map { "Z\($0)" }))
+    var counts: [Int] = []
+    while case .ask(let request) = try driver.next() {
+      let count = if case .pages(let pages) = request { pages.count } else { 1 }
+      counts.append(count)
+      if case .pages(let pages) = request, count < 3 {
+        try driver.answer(request, .pages(of: pages, "t1"))
+      } else if count > 1 {
+        try driver.refuse(request, .limitExceeded)
+      } else {
+        try driver.answer(request, .page("t1"))
+      }
+    }
+    #expect(counts == [6, 3, 1, 1, 1, 1, 1, 1], "\(counts)")
+    #expect((0..<6).allSatisfy { driver.facts.zone(ZoneID("Z\($0)"))?.isDirty == false })
+  }
+
+  @Test func `the page after a shared one is not asked for ahead, and the one after that is`() throws {
+    var driver = try asked(Self.changed(["A", "B"]))
+    let (request, _) = try pages(&driver)
+    let more = Result<ZonePage, CloudError>.success(
+      ZonePage(changes: [], token: ChangeToken(rawValue: "t1"), moreComing: true))
+    try driver.plan.apply(
+      SyncOutcome(result: .success(.pages([ZoneID("A"): more, ZoneID("B"): more]))), to: request, driver.facts)
+    #expect(driver.plan.steps.count == 2)
+    for case .page(let step) in driver.plan.steps { #expect(step.ahead == nil) }
+    let (next, alone) = try pages(&driver)
+    #expect(alone.map(\.zone.name) == ["A"])
+    try driver.plan.apply(
+      SyncOutcome(
+        result: .success(.page(ZonePage(changes: [], token: ChangeToken(rawValue: "t2"), moreComing: true)))),
+      to: next, driver.facts)
+    guard case .page(let step)? = driver.plan.steps.first else { throw PlanDriver.Unexpected(words: "no page") }
+    let (_, then) = try pages(&driver)
+    #expect(then == step.ahead.map { [$0] })
+  }
+
   @Test func `a zone that the server does not have is lost when the list of all zones says so too`() throws {
     for isThere in [true, false] {
       var driver = try asked(Lines.seen() + [Lines.fetched("n")], [zone])
@@ -436,6 +564,16 @@ import Testing
     case .changedZones: try driver.answer(request, .changed(below(2) == 0 ? [zone] : [], token: "d\(below(1_000))"))
     case .allZones: try driver.answer(request, .allZones(below(2) == 0 ? [zone] : []))
     case .page: try driver.answer(request, .page("t\(below(1_000))", more: below(4) == 0))
+    case .pages(let pages):
+      var answers: [ZoneID: Result<ZonePage, CloudError>] = [:]
+      for page in pages where below(4) > 0 {
+        let token = ChangeToken(rawValue: "t\(below(1_000))")
+        answers[page.zone] =
+          below(4) > 0
+          ? .success(ZonePage(changes: [], token: token, moreComing: below(4) == 0))
+          : .failure(CloudError(codes[below(14)], reason: "refused"))
+      }
+      try driver.answer(request, .pages(answers))
     case .newest: try driver.answer(request, .newest(NewestPage(records: [], marker: nil)))
     case .lookUp(let lookup):
       var results: [CloudName: CloudResult] = [:]

@@ -160,7 +160,7 @@ import Testing
 }
 
 /// A cloud that leaves one record's older version out, and answers a lookup of it with the version that it was told to keep.
-private final class HidingCloud: ForwardingDatabase {
+private final class HidingCloud: ZoneByZoneDatabase {
   let base: any CloudDatabase
   private let hidden = Mutex<String?>(nil)
   private let isListed = Mutex(false)

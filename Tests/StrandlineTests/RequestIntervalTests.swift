@@ -23,9 +23,9 @@ private final class PacedCloud: ForwardingDatabase {
     return try await base.modify(operations, in: zone, atomic: atomic)
   }
 
-  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+  func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>] {
     note()
-    return try await base.zoneChanges(in: zone, since: token, limit: limit)
+    return try await base.zoneChanges(of: queries)
   }
 
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {

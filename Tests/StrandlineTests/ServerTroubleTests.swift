@@ -132,7 +132,7 @@ extension Device {
 }
 
 /// A cloud whose feed of the main zone, or whose list of zones, says without end that more is to come.
-private final class CirclingCloud: ForwardingDatabase {
+private final class CirclingCloud: ZoneByZoneDatabase {
   enum Circle: CaseIterable { case alternating, three, empty, emptyAlternating }
 
   let cloud: RefusingCloud

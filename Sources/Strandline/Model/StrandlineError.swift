@@ -62,7 +62,8 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let eventsHeld = Code("eventsHeld")
     /// A name that CloudKit would refuse.
     public static let invalidName = Code("invalidName")
-    /// The record's zone belongs to another user, or to a user whom the store does not know yet.
+    /// The zone belongs to another user, or to a user whom the store does not know yet; or the configuration leaves it out
+    /// (`SyncConfiguration.zones`).
     public static let foreignZone = Code("foreignZone")
     /// The record's zone lies in a database that the store does not sync: private, shared or public.
     public static let foreignScope = Code("foreignScope")

@@ -1,4 +1,4 @@
-// The ten requests that the sync engine makes of a cloud database, and their answers.
+// The nine requests that the sync engine makes of a cloud database, and their answers.
 //
 // The engine contains no HTTP and no JSON. StrandlineCloudKit sends these requests to CloudKit Web Services and to the
 // local server; a native adapter would implement the same protocol. A request throws `CloudError` if the server refuses
@@ -42,12 +42,12 @@ public protocol CloudDatabase: Sendable {
   /// The current versions of records of one zone, at most 200 names.
   func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult]
 
-  /// One page of a zone's changes since a token; from the beginning without one.
-  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage
-
-  /// As `zoneChanges(in:since:limit:)`, without the values of fields (`ZonePage.hasFields`): a first fetch reaches the token
-  /// by such pages, and looks the records up later. By default a page with fields, which the engine takes as it is.
-  func zoneListing(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage
+  /// One page of changes of each of some zones, in one request: at most 50 zones, each of them once.
+  ///
+  /// The answer has a page of a zone, or why there is none. It may leave zones out, and give a page of which nothing is but
+  /// `moreComing`: then the engine asks for those zones one by one. So an implementation whose server takes one zone a request
+  /// answers the first query. Throws what refuses the request as a whole.
+  func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>]
 
   /// Records of a type, the one that was changed last first. Throws `.unsupported`, the default, if the transport has no
   /// queries, and what the server says if the schema has no index for it: the engine then does without.
@@ -77,11 +77,6 @@ extension CloudDatabase {
   /// Zero: requests follow each other at once.
   public var minimumInterval: Duration { .zero }
 
-  /// A page with fields.
-  public func zoneListing(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
-    try await zoneChanges(in: zone, since: token, limit: limit)
-  }
-
   /// Throws `.unsupported`.
   public func newestRecords(
     ofType type: String, in zone: ZoneID, limit: Int, after marker: String?
@@ -94,6 +89,38 @@ extension CloudDatabase {
 
   /// Nil.
   public func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord? { nil }
+}
+
+extension CloudDatabase {
+  /// The page of one zone.
+  ///
+  /// - Throws: what refuses the request, or the zone.
+  package func page(_ query: ZoneQuery) async throws -> ZonePage {
+    guard let answer = try await zoneChanges(of: [query])[query.zone] else {
+      throw CloudError(.unexpectedServerResponse, reason: "the answer says nothing of zone '\(query.zone)'")
+    }
+    return try answer.get()
+  }
+}
+
+/// A question for one page of a zone's changes.
+public struct ZoneQuery: Hashable, Sendable {
+  /// Which zone.
+  public var zone: ZoneID
+  /// Where the page begins: the token of the page before; nil: at the zone's beginning.
+  public var token: ChangeToken?
+  /// The most changes of the page, at most 200.
+  public var limit: Int
+  /// The values of fields are not needed (`ZonePage.hasFields`): a first fetch reaches the token by such pages, and looks the
+  /// records up later. A page with fields is taken as well.
+  public var listsOnly: Bool
+  /// Joins the parts.
+  public init(_ zone: ZoneID, since token: ChangeToken?, limit: Int, listsOnly: Bool = false) {
+    self.zone = zone
+    self.token = token
+    self.limit = limit
+    self.listsOnly = listsOnly
+  }
 }
 
 /// Which database of which container.

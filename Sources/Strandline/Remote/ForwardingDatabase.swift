@@ -39,13 +39,8 @@ extension ForwardingDatabase {
   }
 
   /// As `base` answers; throws what it throws.
-  public func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
-    try await base.zoneChanges(in: zone, since: token, limit: limit)
-  }
-
-  /// As `base` answers; throws what it throws.
-  public func zoneListing(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
-    try await base.zoneListing(in: zone, since: token, limit: limit)
+  public func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>] {
+    try await base.zoneChanges(of: queries)
   }
 
   /// As `base` answers; throws what it throws.

@@ -39,6 +39,13 @@ extension CloudResult: CustomStringConvertible {
   }
 }
 
+extension ZoneQuery: CustomStringConvertible {
+  /// The zone, where the page begins, and how large it may be.
+  public var description: String {
+    "\(zone) from \(token == nil ? "the beginning" : "a token"), \(String.count(limit, "change")) at most".oneLine
+  }
+}
+
 extension ZonePage: CustomStringConvertible {
   /// How many changes, and whether there are more.
   public var description: String { String.count(changes.count, "change") + (moreComing ? ", more to come" : "") }

@@ -160,6 +160,7 @@ extension UnreadableRecord {
 extension StrandlineError {
   /// One value cannot be read or saved, and others can.
   fileprivate var isOfValue: Bool {
-    isOfOneRecord || [.typeMismatch, .missingField, .invalidName, .invalidValue, .tooLarge].contains(code)
+    isOfOneRecord
+      || [.typeMismatch, .missingField, .invalidName, .invalidValue, .tooLarge, .foreignZone].contains(code)
   }
 }

@@ -14,8 +14,8 @@ package struct StoreCore: ~Copyable, Sendable {
   package let environment: SystemEnvironment
   /// The ID under which this store writes; a new one is drawn when the store finds that it was cloned.
   package private(set) var writer: WriterID
-  /// The database that the store's engine syncs; nil without an engine.
-  package var engineScope: DatabaseScope?
+  /// The database that the store's engine syncs, and which zones of it; nil without an engine.
+  package var synced: SyncedDatabase?
   /// What the app declares of its records.
   package var declared = Declarations()
   /// No transaction begins: the store is suspended, or about to be.
@@ -42,8 +42,13 @@ package struct StoreCore: ~Copyable, Sendable {
     learnClock(from: sync)
   }
 
+  /// Whether the store's engine leaves a zone out.
+  func leavesOut(_ zone: ZoneID) -> Bool {
+    synced?.leavesOut(zone, projections.sync) ?? false
+  }
+
   /// Whose store this is.
-  package var account: Account { Account(projections.sync, engine: engineScope) }
+  package var account: Account { Account(projections.sync, engine: synced?.scope) }
 
   /// The log that transactions go to; nil in a store that is suspended or was opened for reading only.
   package var log: Log? { if case .writer(let log) = source { log } else { nil } }
@@ -88,7 +93,7 @@ package struct StoreCore: ~Copyable, Sendable {
   /// Appends the offset of the server's clock if it has moved, so that it outlasts the process. A wait that is not over
   /// stays.
   package mutating func appendServerOffset() throws(StrandlineError) {
-    guard let scope = engineScope, clock.sample?.isHeard == true else { return }
+    guard let scope = synced?.scope, clock.sample?.isHeard == true else { return }
     let known = projections.sync.paces[scope]
     let wall = environment.clock.wallMilliseconds()
     let moved = (serverMilliseconds &- wall) &- (known?.serverOffsetMilliseconds ?? 0)

@@ -31,7 +31,7 @@ public struct StoreStatus: Hashable, Sendable {
     public var id: ZoneID
     /// Living records in it.
     public var records: Int
-    /// It has changes to fetch.
+    /// It has changes to fetch; those of a zone that is left out (`SyncConfiguration.zones`) are fetched when it is taken in.
     public var isDirty: Bool
     /// The server does not have it, or has less of it than it once confirmed; it stays readable here, and is not synced.
     public var isLost: Bool { lostReason != nil }

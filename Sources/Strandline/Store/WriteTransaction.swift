@@ -102,7 +102,7 @@ public struct WriteTransaction: ~Copyable {
   /// `RecordStore.restore(_:)` brings back the record with all that this call has deleted.
   ///
   /// - Returns: the records that this call has deleted, this one first and each before its children; empty if it does not live.
-  /// - Throws: `StrandlineError`: `.damaged` and `.io` if a record cannot be read; this call has changed nothing then.
+  /// - Throws: `StrandlineError`: `.foreignZone` if the configuration leaves its zone out; `.damaged` and `.io` if a record cannot be read; this call has changed nothing then.
   ///   `.tooLarge` as `save`: what is below the record does not fit into one transaction with it.
   /// - Complexity: O(records that are changed); where a type declares a rule for deleted parents also O(changes that the store's
   ///   index does not have yet), once a transaction. While the index of such a type is being built, O(records of the type).
@@ -182,6 +182,7 @@ public struct WriteTransaction: ~Copyable {
     let id = account.canonical(id)
     let known = try core.projections.look(id)
     guard let entry = known.entry, let view = entry.view else { return nil }
+    try checkIsTakenIn(id)
     try append(
       .deleted(
         Deleted(
@@ -390,8 +391,9 @@ public struct WriteTransaction: ~Copyable {
 
   // MARK: What no sync of this store would send
 
-  /// Refuses the zone of a record in another database, or of another user.
+  /// Refuses the zone of a record in another database, or of another user, or that is left out.
   private func check(_ zone: ZoneID, of id: RecordID) throws {
+    try checkIsTakenIn(id)
     guard account.takes(zone.scope) else {
       let scopes = account.scopes.map { "\($0)" }.joined(separator: " and ")
       throw StrandlineError(
@@ -409,6 +411,11 @@ public struct WriteTransaction: ~Copyable {
         "record '\(id)' is of the shared database, whose zones are other users', and its zone names no owner: "
           + "name the one that the zone has at the server")
     }
+  }
+
+  /// Refuses a zone that is left out.
+  private func checkIsTakenIn(_ id: RecordID) throws {
+    if core.leavesOut(id.zone) { throw StrandlineError.leftOut(id.zone, "record '\(id)' would never be sent") }
   }
 
   /// Refuses a reference to a zone of another user. Its database is that of the record.

@@ -86,7 +86,7 @@ extension PendingChange {
     case .together(let other):
       members["waitsFor"] = .string("together")
       members["target"] = .string(other.name)
-    case .zoneLost: members["waitsFor"] = .string("zone")
+    case .zoneLost, .zoneLeftOut: members["waitsFor"] = .string("zone")
     case .halted(let halt):
       members["waitsFor"] = .string("halted")
       members["code"] = .string(halt.code)
@@ -108,6 +108,7 @@ extension PendingChange.Obstacle {
     case .together(let other):
       return "it was written together with '\(printable(other.name))', which cannot be sent"
     case .zoneLost(let reason): return reason.sentence
+    case .zoneLeftOut: return "its zone is left out"
     case .halted(let halt): return "the server refuses all like it: \(printable(halt.code)), \(printable(halt.reason))"
     }
   }

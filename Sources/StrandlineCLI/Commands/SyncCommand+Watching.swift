@@ -68,7 +68,9 @@ extension SyncStatus {
   /// What is owed: a line for each cause, with the verb that helps.
   func linesOfWhatIsLeft(in path: String) -> [String] {
     let store = ShellWord.quote(path)
-    var lines: [String] = []
+    var lines = leftOut.map { zone in
+      "left: zone '\(printable("\(zone)"))' is left out, and has changes that are not sent; they go without --leave-out"
+    }
     for group in held where !group.isDownload {
       let what = "left: \(Words.plural(group.count, "record")), \(printable(group.code))"
       if let next = group.nextTryMilliseconds {

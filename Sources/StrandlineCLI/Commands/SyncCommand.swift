@@ -27,6 +27,9 @@ extension Command {
       Option("--push-only", "Send only; fetch nothing."),
       Option(
         "--recent", "TYPE", "A new store gets the newest records of this type first. May be given several times."),
+      Option(
+        "--leave-out", "ZONE",
+        "A zone that is not synced: nothing of it is fetched or sent. May be given several times."),
       Option("--watch", "Stay, and print each change of the status until Ctrl-C."),
       .json, SyncTarget.apiToken, SyncTarget.sessionToken,
     ],
@@ -89,6 +92,7 @@ struct SyncCommand {
     }
     // Read before the store is closed, because the status reads unsettled events from the log.
     let status = Result { try store.status() }
+    let waitsForLostZone = Result { try Self.waitsForLostZone(store) }
     let ended = outcome.flatMap { report in Result { try linesOfEndedEdits(in: store, since: begin, report) } }
     let shown = try store.sync.status
     let left =
@@ -97,7 +101,16 @@ struct SyncCommand {
       // If both the sync and the close fail, the error of the sync is reported.
       if case .success = outcome { throw error }
     }
-    if case .failure = outcome { for line in left { console.say(line) } }
+    if case .failure(let error) = outcome {
+      for line in left { console.say(line) }
+      // A zone that owes nothing is said to be lost with one exit code, by the run that finds it and by each one after it.
+      if (error as? StrandlineError)?.code == .zoneLost, var failure = target.failure(error) as? Failure,
+        try !waitsForLostZone.get()
+      {
+        failure.code = .recoverable
+        throw failure
+      }
+    }
     let (report, found) = (try outcome.mapError(target.failure).get(), try status.get())
     warnAboutUnknownZone(found)
     try show(report, found)
@@ -105,6 +118,19 @@ struct SyncCommand {
     // A zone that was lost before stays so until a person decides, and no run is silent about it.
     let isLost = shown.halts.contains { options.zone == nil || options.zone == $0.zone }
     return found.held.isEmpty && !isLost ? .done : .recoverable
+  }
+
+  /// Whether a change is not sent because its zone is lost or erased.
+  private static func waitsForLostZone(_ store: RecordStore) throws -> Bool {
+    var last = LSN.none
+    while true {
+      let page = try store.pendingChanges(after: last)
+      let waits = page.changes.contains { change in
+        if case .zoneLost? = change.obstacle { true } else { false }
+      }
+      guard !waits, let next = page.next else { return waits }
+      last = next
+    }
   }
 
   /// Lets the engine run by itself until Ctrl-C, and ends it in order.

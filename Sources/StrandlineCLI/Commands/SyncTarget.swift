@@ -17,6 +17,8 @@ struct SyncTarget {
   private let sessionPath: String?
   /// The types whose newest records come first to a store that has nothing of a zone yet.
   private let recentTypes: [String]
+  /// The zones that are not synced.
+  private let leftOut: Set<ZoneID>
   private let console: Console
 
   private static let tokenBytesMax = 16 << 10
@@ -44,6 +46,10 @@ struct SyncTarget {
     address = CloudAddress(container: container, environment: environment)
     recentTypes = arguments.all("--recent")
     if recentTypes.contains("") { throw UsageError(message: "--recent takes the name of a record type, not ''") }
+    leftOut = Set(arguments.all("--leave-out").map { ZoneID($0) })
+    if arguments.all("--leave-out").contains("") {
+      throw UsageError(message: "--leave-out takes the name of a zone, not ''")
+    }
     sessionPath = arguments["--session-token-file"]
     apiToken =
       try arguments["--api-token-file"].map { try Self.token(in: $0, console) }
@@ -95,6 +101,7 @@ struct SyncTarget {
         transport: NetworkTransport(timeout: timeout, totalTimeout: 6 * timeout), environment: environment.system)
     }
     configuration.isAutomatic = isAutomatic
+    if !leftOut.isEmpty { configuration.zones = .allBut(leftOut) }
     if !recentTypes.isEmpty { configuration.firstFetch = .recentFirst(types: recentTypes) }
     return try await RecordStore.open(
       at: storePath, syncing: configuration, environment: StoreEnvironment(console.environment))

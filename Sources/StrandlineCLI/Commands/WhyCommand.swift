@@ -327,8 +327,8 @@ private struct Ending {
           "waits", "\(what) goes to the server in one request with '\(other.name)', and that one cannot be sent"
         )
         remedy = "strandline why \(path) \(ShellWord.quote(other.name))\(zone)"
-      case .halted(let halt)?:
-        (state, words, remedy) = ("waits", "\(what) is refused with all like it (\(halt.code), \(halt.reason))", sync)
+      case .halted?, .zoneLeftOut?:
+        (state, words, remedy) = ("waits", "\(what) is not sent: \(pending.obstacle?.words ?? "")", sync)
       case nil:
         let sent = pending.mayHaveArrived ? "was sent, and the answer is not known" : "is not sent yet"
         (state, words, remedy) = ("pending", "\(what) \(sent)", sync)

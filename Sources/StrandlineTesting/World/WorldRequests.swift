@@ -84,16 +84,13 @@ struct TracedDatabase: ForwardingDatabase {
       { results in Self.list(names.map { Self.words(results[$0]) }) })
   }
 
-  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
-    try await requests.tracing(
-      device, "page \(zone) \(Self.words(token, limit))",
-      { try await base.zoneChanges(in: zone, since: token, limit: limit) }, Self.words)
-  }
-
-  func zoneListing(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
-    try await requests.tracing(
-      device, "page without fields \(zone) \(Self.words(token, limit))",
-      { try await base.zoneListing(in: zone, since: token, limit: limit) }, Self.words)
+  func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>] {
+    let words = queries.map { query in
+      "page\(query.listsOnly ? " without fields" : "") \(query.zone) \(Self.words(query.token, query.limit))"
+    }
+    return try await requests.tracing(
+      device, words.joined(separator: "; "), { try await base.zoneChanges(of: queries) },
+      { answers in queries.map { Self.words(answers[$0.zone]) }.joined(separator: "; ") })
   }
 
   func newestRecords(
@@ -136,6 +133,14 @@ struct TracedDatabase: ForwardingDatabase {
     case .deleted: "deleted"
     case .failed(let error, let version): "\(error.code.rawValue)\(version == nil ? "" : " with a version")"
     case nil: "no result"
+    }
+  }
+
+  private static func words(_ answer: Result<ZonePage, CloudError>?) -> String {
+    switch answer {
+    case .success(let page): words(page)
+    case .failure(let error): error.code.rawValue.oneLine
+    case nil: "no page"
     }
   }
 

@@ -268,7 +268,7 @@ extension WorldRun {
     while asked.insert(next).inserted {
       guard let change = try? store.pendingChange(of: next) else { return false }
       switch change.obstacle {
-      case .held, .zoneLost: return true
+      case .held, .zoneLost, .zoneLeftOut: return true
       case .target(let other), .referrer(let other), .together(let other): next = other
       case .halted, nil: return before[next] != change.lsn
       }

@@ -127,7 +127,7 @@ struct CycleDriver: Sendable {
       } else {
         outcome = try await ask(request)
       }
-      if case .page = request { ahead = nil }
+      if request.pageCount > 0 { ahead = nil }
       return try await apply(outcome, to: request)
     }
     let (leaving, fallenOut) = try await store.prepare(wanted)
@@ -255,7 +255,7 @@ struct CycleDriver: Sendable {
     switch ended.result {
     case .success(let answer):
       longestRequest = max(longestRequest, duration)
-      watch.requestEnded(request.kind)
+      watch.requestEnded(request.kind, pages: request.pageCount)
       foreignError = nil
       return SyncOutcome(result: .success(answer), serverOffset: ended.serverOffset)
     case .failure(let error):

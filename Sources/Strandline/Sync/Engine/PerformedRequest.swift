@@ -10,11 +10,8 @@ extension SyncRequest {
     case .changedZones(let list):
       return .changedZones(try await database.databaseChanges(since: list.token, limit: SyncPlan.pageLimit))
     case .allZones: return .allZones(try await database.zones())
-    case .page(let page):
-      return .page(
-        try await page.listsOnly
-          ? database.zoneListing(in: page.zone, since: page.token, limit: page.limit)
-          : database.zoneChanges(in: page.zone, since: page.token, limit: page.limit))
+    case .page(let page): return .page(try await database.page(page.query))
+    case .pages(let pages): return .pages(try await database.zoneChanges(of: pages.map(\.query)))
     case .newest(let newest):
       return .newest(
         try await database.newestRecords(

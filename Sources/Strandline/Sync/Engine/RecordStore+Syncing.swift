@@ -40,7 +40,7 @@ extension RecordStore {
       let engine = try CallSite(fileID, line).run("cannot sync the store at '\(path)'") {
         try SyncEngine(store: store, configuration: syncing)
       }
-      store.core.withLock { $0.engineScope = engine.database.address.scope }
+      store.core.withLock { $0.synced = SyncedDatabase(engine.database.address.scope, syncing.zones) }
       let rules = syncing.zoneLosses
       store.ruledLosses.withLock { $0 = Set(ZoneLoss.allCases.filter { rules[$0] != .ask }) }
       store.driver.withLock { $0 = engine }

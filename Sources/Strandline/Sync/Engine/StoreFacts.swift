@@ -25,6 +25,9 @@ struct StoreFacts: SyncFacts {
   func wasAttempted(_ lsn: LSN) -> Bool { projections.wasAttempted(lsn) }
   func pending(_ count: Int, after lsn: LSN, upTo end: LSN) -> [LSN] { projections.owed(count, after: lsn, upTo: end) }
   func knowsNothing(of zone: ZoneID) -> Bool { projections.withLock { $0.knowsNothing(of: zone) } }
+  func zonesLeftOut(by synced: SyncedDatabase) -> Set<ZoneID> {
+    projections.withLock { $0.zonesLeftOut(by: synced) }
+  }
 
   func change(at lsn: LSN) throws(StrandlineError) -> PendingFact {
     do throws(StrandlineError) {

@@ -14,6 +14,9 @@ public struct SyncConfiguration: Sendable {
   /// `SyncEngine.now()` syncs, and `wake(_:)` does nothing.
   public var isAutomatic = true
 
+  /// Which zones are synced: all by default. The setting is not kept in the store: each open says it again.
+  public var zones = SyncedZones.all
+
   /// In which order a zone comes that this store has never fetched.
   public var firstFetch = FirstFetch.pageByPage
 
@@ -62,6 +65,6 @@ public struct SyncConfiguration: Sendable {
 extension SyncPolicies {
   init(_ configuration: SyncConfiguration) {
     (losses, batch, overQuota) = (configuration.zoneLosses, configuration.batch, configuration.overQuota)
-    (appVersion, firstFetch) = (configuration.appVersion, configuration.firstFetch)
+    (appVersion, firstFetch, zones) = (configuration.appVersion, configuration.firstFetch, configuration.zones)
   }
 }

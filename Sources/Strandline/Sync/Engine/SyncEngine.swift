@@ -54,7 +54,8 @@ public final class SyncEngine: SyncDriver {
     self.isAutomatic = configuration.isAutomatic
     pace = configuration.pace
     random = configuration.random ?? store.environment.random
-    watch = SyncWatch(store, database.address.scope, configuration.log)
+    let synced = SyncedDatabase(database.address.scope, configuration.zones)
+    watch = SyncWatch(store, synced, configuration.log)
     let driver = CycleDriver(
       store: store, database: database, watch: watch, RequestPace.Policy(pace, random), SyncPolicies(configuration))
     watch.opened(driver.plan.pace.longestWait(at: Moment(store.environment.clock)))
@@ -134,7 +135,8 @@ public final class SyncEngine: SyncDriver {
   ///   and `.damaged`. What the cycle did before stays done, and unsent changes stay in the store. Without an error, what is still
   ///   pending is held (`StoreStatus.held`), waits for a record that is (`RecordStore.pendingChanges` names it), or was written during
   ///   the cycle. `CancellationError` at once if the task is cancelled.
-  /// - Complexity: a request for each 200 changes, either way; O(changes) in time, and two batches and two pages in memory.
+  /// - Complexity: a request for each 200 changes, either way, and for each 50 zones that have changed; O(changes) in time, and two
+  ///   batches and two pages, or 1,000 records, in memory.
   @discardableResult
   public func now(fileID: String = #fileID, line: Int = #line) async throws -> SyncReport {
     try await CallSite(fileID, line).run("syncing '\(store.path)'") { try await cycle(CycleOptions(), isShared: true) }
@@ -188,6 +190,16 @@ public final class SyncEngine: SyncDriver {
     }
   }
 
+  /// Whether the configuration leaves any zone out.
+  var leavesZonesOut: Bool { watch.synced.leavesOutAny }
+
+  /// Whether the configuration leaves a zone out.
+  func leavesOut(_ zone: ZoneID) -> Bool { watch.synced.leavesOut(zone, store.projections.sync) }
+
+  private func checkIsTakenIn(_ zone: ZoneID) throws {
+    if leavesOut(zone) { throw StrandlineError.leftOut(zone, "zone '\(zone)' is not synced") }
+  }
+
   /// How much it remembers of single records, by what it is. Nil during a cycle.
   ///
   /// For the simulated worlds: nothing once nothing is pending.
@@ -203,6 +215,7 @@ public final class SyncEngine: SyncDriver {
 
   private func cycle(_ options: CycleOptions, isShared: Bool) async throws -> SyncReport {
     try store.requireWritable()
+    if let zone = options.zone ?? options.verifies { try checkIsTakenIn(store.canonical(zone)) }
     guard let runs = runs.withLock({ $0 }) else { throw StrandlineError(.closed, "the store is closed") }
     return try await runs.run(options, isShared: isShared)
   }
@@ -250,10 +263,12 @@ public final class SyncEngine: SyncDriver {
   /// Syncs a lost zone again. The zone is fetched from its beginning; if the server still does not have it, it is marked
   /// as lost again. Does nothing for a zone that is not lost.
   ///
-  /// - Throws: `StrandlineError` as `write`; the decision is durable when this returns.
+  /// - Throws: `StrandlineError`: `.foreignZone` if the configuration leaves it out; else as `write`. The decision is durable when
+  ///   this returns.
   /// - Complexity: O(1); the next cycle fetches the whole zone.
   public func resumeZone(_ zone: ZoneID, fileID: String = #fileID, line: Int = #line) async throws {
     try await CallSite(fileID, line).run("resuming zone '\(zone)'") {
+      try checkIsTakenIn(store.canonical(zone))
       _ = try await store.resumeZone(store.canonical(zone))
     }
     wakeUp.signal()
@@ -274,8 +289,8 @@ public final class SyncEngine: SyncDriver {
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
   ///   - line: the caller's line; leave it out.
   /// - Returns: what differs, after the mending.
-  /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; `.zoneLost` if it is lost, or if the
-  ///   server went back in time; else as `now()`.
+  /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; `.foreignZone` if the configuration leaves
+  ///   it out; `.zoneLost` if it is lost, or if the server went back in time; else as `now()`.
   /// - Complexity: a request for each 200 records of the zone, twice if something differs, and one for each 200 records that
   ///   differ; O(records) in time, and about
   ///   32 bytes of memory a record.
@@ -316,13 +331,14 @@ public final class SyncEngine: SyncDriver {
   ///   - source: which side's list of records counts.
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
   ///   - line: the caller's line; leave it out.
-  /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; else as `write`. The decision is
-  ///   durable when this returns; cycles carry it out.
+  /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; `.foreignZone` if the configuration leaves
+  ///   it out; else as `write`. The decision is durable when this returns; cycles carry it out.
   /// - Complexity: O(1); the cycles fetch the whole zone, and send all of it if this store's side counts.
   public func resync(
     _ zone: ZoneID, from source: ResyncSource, fileID: String = #fileID, line: Int = #line
   ) async throws {
     try await CallSite(fileID, line).run("fetching zone '\(zone)' anew") {
+      try checkIsTakenIn(store.canonical(zone))
       try await store.resync(store.canonical(zone), from: source)
     }
     wakeUp.signal()
@@ -347,14 +363,15 @@ public final class SyncEngine: SyncDriver {
   ///     compaction removes them.
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
   ///   - line: the caller's line; leave it out.
-  /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; `.notUploaded` if changes of it
-  ///   are not sent and `discardingUnsent` is false, and then nothing has changed; else as `write`. The decision is durable
-  ///   when this returns; a cycle carries it out.
+  /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; `.foreignZone` if the configuration leaves
+  ///   it out; `.notUploaded` if changes of it are not sent and `discardingUnsent` is false, and then nothing has changed; else as
+  ///   `write`. The decision is durable when this returns; a cycle carries it out.
   /// - Complexity: O(records that owe something).
   public func eraseZone(
     _ zone: ZoneID, discardingUnsent: Bool = false, fileID: String = #fileID, line: Int = #line
   ) async throws {
     try await CallSite(fileID, line).run("erasing zone '\(zone)'") {
+      try checkIsTakenIn(store.canonical(zone))
       holdsEnded(try await store.eraseZone(store.canonical(zone), discardingUnsent: discardingUnsent))
     }
   }

@@ -163,7 +163,8 @@ package struct Intake {
     {
       return
     }
-    taken.report.held += 1
+    // It may be a page that could not show it, and then the lookup.
+    if core.projections.sync.unread[id] == nil { taken.report.held += 1 }
     taken.touched.insert(id)
     try core.append(
       .held(

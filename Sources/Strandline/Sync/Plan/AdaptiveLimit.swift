@@ -59,6 +59,8 @@ struct RequestLimits: Sendable {
   var operations: AdaptiveLimit
   var lookups = AdaptiveLimit(UploadPlan.operationsMax)
   var listed = AdaptiveLimit(UploadPlan.operationsMax, isCostly: true)
+  /// Zones of which one request asks for pages.
+  var zones = AdaptiveLimit(SyncPlan.zonesTogetherMax, isCostly: true)
 
   /// - Parameter learned: what the log says that the server takes; 0: it has refused none.
   init(operations max: Int, learned: Int) {

@@ -127,6 +127,19 @@ struct RequestPace: Sendable {
     return pace
   }
 
+  /// A cycle has come to its end.
+  ///
+  /// - Parameter logged: the wait that the log has.
+  /// - Returns: what the log has to learn, where it says that requests wait and none does any more: a person has ended the engine's
+  ///   own wait, and the server has answered since.
+  func end(_ logged: Pace?, at now: Moment) -> Pace? {
+    guard var pace = logged, !pace.isServers, pace.remaining(wall: now.wall) > 0, longestWait(at: now) == nil else {
+      return nil
+    }
+    (pace.durationMilliseconds, pace.wallMilliseconds) = (0, now.wall)
+    return pace
+  }
+
   /// A request was answered.
   mutating func succeeded(_ kind: RequestKind) {
     guard !failures.isEmpty || !kinds.isEmpty else { return }

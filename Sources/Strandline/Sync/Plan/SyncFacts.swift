@@ -54,6 +54,8 @@ protocol SyncFacts: FoldFacts {
   func change(at lsn: LSN) throws(StrandlineError) -> PendingFact
   /// Whether nothing of a zone is here but its name.
   func knowsNothing(of zone: ZoneID) -> Bool
+  /// The zones that this store knows, and that its configuration leaves out. O(zones) if it leaves any out.
+  func zonesLeftOut(by synced: SyncedDatabase) -> Set<ZoneID>
   /// A durable event; nil if compaction has removed it.
   func readIfKept(_ lsn: LSN) throws(StrandlineError) -> LogEvent?
   /// A durable event that the log must have.

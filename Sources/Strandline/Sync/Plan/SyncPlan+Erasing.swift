@@ -12,11 +12,11 @@ import StrandlineSystem
 extension SyncPlan {
   /// The zones that the app wants to be erased.
   func zonesToErase(_ facts: some SyncFacts) -> [ZoneID] {
-    let scope = scope
+    let synced = synced
     return facts.learned { sync in
       var zones: [ZoneID] = []
-      for (id, state) in sync.zones where id.scope == scope && state.lostReason == .erasing {
-        zones.append(id)
+      for (id, state) in sync.zones where state.lostReason == .erasing {
+        if synced.takes(id, sync) { zones.append(id) }
       }
       return zones
     }

@@ -6,26 +6,58 @@ import StrandlineSystem
 extension SyncPlan {
   /// How often a zone's token may be refused in one cycle. A server that goes on refuses what it has just given.
   private static let tokenRefusalsMax = 3
+  /// The most zones of which one request asks for pages, and the most records that it asks for in all.
+  static let zonesTogetherMax = 50
+  static let recordsTogetherMax = 1_000
 
   /// The zone to fetch next: one that the server named, or one of which something has to be known.
+  func nextZoneToFetch(_ facts: some SyncFacts) -> ZoneID? {
+    zonesToFetch(facts).min { $0.precedes($1) }?.id
+  }
+
+  /// A zone to fetch.
+  private struct FetchCandidate {
+    var id: ZoneID
+    /// How often in a row it has brought nothing new. One that repeats itself keeps no other one waiting.
+    var repeats: Int
+    var isShareable: Bool
+
+    func precedes(_ other: FetchCandidate) -> Bool { (repeats, id) < (other.repeats, other.id) }
+  }
+
+  /// All of them, in no order.
   ///
-  /// - Parameter isResting: one that has brought nothing new, and is asked again later.
-  func nextZoneToFetch(_ facts: some SyncFacts, isResting: Bool = false) -> ZoneID? {
-    let (only, scope, zones, fetchesFeed) = (cycle.options.zone, scope, zones, cycle.fetchesFeed)
+  /// - Parameter isResting: those that are not asked for now.
+  private func zonesToFetch(_ facts: some SyncFacts, isResting: Bool = false) -> [FetchCandidate] {
+    let (only, zones, synced, fetchesFeed) = (cycle.options.zone, zones, synced, cycle.fetchesFeed)
     return facts.learned { sync in
-      var next: (repeats: Int, id: ZoneID)?
-      for (id, state) in sync.zones where id.scope == scope && !state.isLost {
+      var candidates: [FetchCandidate] = []
+      for (id, state) in sync.zones where !state.isLost && synced.takes(id, sync) {
         let known = zones[id]
         let isOpen = state.isDirty || state.sweepEpoch != 0
         guard known?.feed.isAwaited == true || (isOpen && fetchesFeed && (only == nil || only == id)),
-          known?.takesPages ?? true, (known?.feed.restsUntil != nil) == isResting
+          known?.takesPages ?? true, (known?.feed.rest != nil) == isResting
         else { continue }
-        // One that repeats itself keeps no other one waiting.
-        let candidate = (repeats: known?.feed.progress.repeats ?? 0, id: id)
-        if next.map({ candidate < $0 }) ?? true { next = candidate }
+        candidates.append(
+          FetchCandidate(
+            id: id, repeats: known?.feed.progress.repeats ?? 0,
+            isShareable: state.isFetchedByToken && known?.sharesRequests ?? true))
       }
-      return next?.id
+      return candidates
     }
+  }
+
+  /// What to ask for next of the zones' feeds, in one request. Zones of which the log has a token share one: what has changed in
+  /// each is mostly little. A zone whose feed goes on, or begins, is asked for alone.
+  func nextPages(_ facts: some SyncFacts) -> SyncRequest? {
+    let candidates = zonesToFetch(facts).sorted { $0.precedes($1) }
+    guard candidates.first?.isShareable == true else {
+      return nextPage(facts).map(SyncRequest.page)
+    }
+    let together = candidates.filter(\.isShareable).prefix(limits.zones.current).map(\.id)
+    guard together.count > 1 else { return nextPage(facts).map(SyncRequest.page) }
+    let limit = min(Self.pageLimit, Self.recordsTogetherMax / together.count)
+    return .pages(together.map { PageRequest(zone: $0, known: facts.zone($0)?.token, limit: limit) })
   }
 
   /// The zone is fetched to its end before anything that waits for it goes on.
@@ -49,8 +81,40 @@ extension SyncPlan {
       listsOnly: !fromStart && listsFirst(zone, facts))
   }
 
+  /// The pages of several zones have come. Each is applied by itself, and what the server has refused of one is that zone's.
+  mutating func take(
+    _ answers: [ZoneID: Result<ZonePage, CloudError>], to requests: [PageRequest], _ offset: Int64?,
+    _ facts: some SyncFacts
+  ) throws {
+    limits.zones.answered(requests.count)
+    var refused: [(request: PageRequest, error: CloudError)] = []
+    for request in requests {
+      switch answers[request.zone] {
+      case .success(let page) where !page.changes.isEmpty || !page.moreComing || page.token != request.token:
+        try take(page, to: request, offset, asksAhead: false, facts)
+      // Others have taken the room that the answer has.
+      case .success, nil: self[request.zone].feed.progress.noteUnanswered(request.token)
+      case .failure(let error) where ErrorPolicy.request(error) == .retry:
+        self[request.zone].feed.progress.noteBusy(request.token)
+        rest(request.zone, because: error, facts)
+      case .failure(let error): refused.append((request, error))
+      }
+    }
+    // What has come is applied, also if one of these ends the cycle.
+    for (request, error) in refused { try refuse(request, error, facts) }
+  }
+
+  /// The zone is asked for no page for a while.
+  private mutating func rest(_ zone: ZoneID, because error: CloudError, _ facts: some SyncFacts) {
+    let own = pace.ownWait(failures: self[zone].feed.progress.repeats)
+    let milliseconds = max(own, error.retryAfterMilliseconds ?? 0)
+    self[zone].feed.rest = FeedRest(until: facts.now.after(milliseconds: milliseconds), error: error)
+  }
+
   /// A page has come.
-  mutating func take(_ page: ZonePage, to request: PageRequest, _ offset: Int64?, _ facts: some SyncFacts) throws {
+  mutating func take(
+    _ page: ZonePage, to request: PageRequest, _ offset: Int64?, asksAhead: Bool = true, _ facts: some SyncFacts
+  ) throws {
     let zone = request.zone
     var isSameZone = false
     if case .beginning(tokenWasTaken: true) = self[zone].feed.start, request.fromStart {
@@ -61,7 +125,7 @@ extension SyncPlan {
       request: request, page: page, token: request.known, isReset: request.fromStart, isSameZone: isSameZone,
       reviewsChildren: try reviewsChildren(of: zone, after: page, facts), serverOffset: offset)
     let leadsOn = page.token != request.known && self[zone].feed.progress.isNew(page.token)
-    if page.moreComing, leadsOn, pace.wait(for: .page, at: facts.now) == nil {
+    if asksAhead, page.moreComing, leadsOn, pace.wait(for: .page, at: facts.now) == nil {
       step.ahead = PageRequest(zone: zone, known: page.token, limit: request.limit, listsOnly: request.listsOnly)
     }
     steps.append(.page(step))
@@ -91,10 +155,8 @@ extension SyncPlan {
     // The server may repeat an old page; one that goes on is in a loop. The zone waits, and no other one.
     let defect = self[zone].feed.progress.count(
       asked: step.request.token, token: page.token, isEmpty: page.changes.isEmpty, moreComing: page.moreComing)
-    if defect != nil {
-      let milliseconds = pace.ownWait(failures: self[zone].feed.progress.repeats)
-      self[zone].feed.restsUntil = facts.now.after(milliseconds: milliseconds)
-      self[zone].feed.defect = defect
+    if let defect {
+      rest(zone, because: CloudError(.zoneBusy, reason: "the feed of zone '\(zone)' says \(defect)"), facts)
     } else if !page.moreComing {
       try endFetch(of: zone, facts)
     }
@@ -103,16 +165,20 @@ extension SyncPlan {
   /// The zones whose rest is over are asked again.
   mutating func endRests(_ facts: some SyncFacts) {
     let now = facts.now.nanoseconds
-    for (id, zone) in zones where zone.feed.restsUntil.map({ $0 <= now }) ?? false { self[id].feed.restsUntil = nil }
+    for (id, zone) in zones where zone.feed.rest.map({ $0.until <= now }) ?? false { self[id].feed.rest = nil }
   }
 
   /// Nothing else is due, and a zone rests whose feed has to be read.
   func waitForFeed(_ facts: some SyncFacts) -> RequestPace.Wait? {
-    guard let zone = nextZoneToFetch(facts, isResting: true), let end = zones[zone]?.feed.restsUntil else { return nil }
-    let error = CloudError(.zoneBusy, reason: "the feed of zone '\(zone)' says \(zones[zone]?.feed.defect ?? "")")
+    let resting = zonesToFetch(facts, isResting: true).compactMap { candidate in
+      zones[candidate.id]?.feed.rest.map { (zone: candidate.id, rest: $0) }
+    }
+    guard let (zone, rest) = resting.min(by: { ($0.rest.until, $0.zone) < ($1.rest.until, $1.zone) }) else {
+      return nil
+    }
     return RequestPace.Wait(
-      milliseconds: facts.now.milliseconds(until: end), error: error, doing: "fetching changes of zone '\(zone)'",
-      isServers: false, isOfPart: true)
+      milliseconds: facts.now.milliseconds(until: rest.until), error: rest.error,
+      doing: "fetching changes of zone '\(zone)'", isServers: rest.isServers, isOfPart: true)
   }
 
   /// The page does not fit into one transaction: it is asked for in halves.
@@ -209,8 +275,8 @@ extension SyncPlan {
   /// The zones that an earlier process did not fetch to their end may have such children.
   mutating func beginChildReviews(_ facts: some SyncFacts) {
     guard !facts.schema.childRules.isEmpty else { return }
-    let (scope, known) = (scope, facts.learned { $0.zones })
-    for (id, state) in known where id.scope == scope && state.isDirty { self[id].reviewsChildren = true }
+    let (synced, sync) = (synced, facts.learned { $0 })
+    for (id, state) in sync.zones where state.isDirty && synced.takes(id, sync) { self[id].reviewsChildren = true }
   }
 
   /// Whether the children in a zone have to be looked at when it is fetched to its end; a page may bring a reason.

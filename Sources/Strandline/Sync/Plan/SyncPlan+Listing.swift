@@ -148,10 +148,10 @@ extension SyncPlan {
   /// The next zone of which listed records are to be fetched.
   func zoneWithListing(_ facts: some SyncFacts) -> ZoneID? {
     guard cycle.options.direction != .pushOnly else { return nil }
-    let (scope, only, zones) = (scope, cycle.options.zone, zones)
+    let (only, zones, synced) = (cycle.options.zone, zones, synced)
     return facts.learned { sync in
       sync.listed.keys.filter { id in
-        id.scope == scope && (only == nil || only == id) && zones[id]?.refusal == nil
+        synced.takes(id, sync) && (only == nil || only == id) && zones[id]?.refusal == nil
           && !(zones[id]?.isInQuestion ?? false) && sync.zones[id]?.isLost != true
       }.min()
     }

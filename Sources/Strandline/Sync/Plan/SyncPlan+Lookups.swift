@@ -67,10 +67,10 @@ extension SyncPlan {
 
   /// What the log says is to be looked up. O(records in question).
   private func recordsInQuestion(_ facts: some SyncFacts) -> [RecordID] {
-    let scope = scope
+    let synced = synced
     return facts.learned { sync in
       return sync.openBlocks.compactMap { id, block in
-        block.consequence == .lookup && id.zone.scope == scope && sync.zones[id.zone]?.isLost != true ? id : nil
+        block.consequence == .lookup && sync.zones[id.zone]?.isLost != true && synced.takes(id.zone, sync) ? id : nil
       }
     }
   }
@@ -164,7 +164,7 @@ extension SyncPlan {
     case .absent(var proof):
       for name in request.names {
         let id = RecordID(name, zone: zone)
-        let base = try facts.projections.entry(id)?.base?.version
+        let base = try facts.entry(id)?.base?.version
         // Nothing waits for the answer but the proof.
         if proof.take(found[name], of: id, created: answer.created[id], base: base), queue.waits[id] != .lookup {
           proved.insert(id)

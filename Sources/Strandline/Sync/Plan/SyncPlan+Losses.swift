@@ -15,9 +15,9 @@ extension SyncPlan {
   /// Carries out the rule for the next zone that is lost; false if there is nothing to decide.
   mutating func decideLoss(_ facts: some SyncFacts) throws -> Bool {
     guard cycle.options.direction == .both else { return false }
-    let (scope, only) = (scope, cycle.options.zone)
-    let lost = facts.learned { $0.zones }.filter { id, state in
-      id.scope == scope && state.isLost && (only == nil || only == id)
+    let (only, synced, sync) = (cycle.options.zone, synced, facts.learned { $0 })
+    let lost = sync.zones.filter { id, state in
+      state.isLost && (only == nil || only == id) && synced.takes(id, sync)
     }
     for (zone, state) in lost.sorted(by: { $0.key < $1.key }) {
       guard let step = try state.isFollowed ? follow(zone, state) : decide(zone, state, facts) else { continue }

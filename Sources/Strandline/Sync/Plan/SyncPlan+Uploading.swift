@@ -63,7 +63,10 @@ extension SyncPlan {
       if takeQueuedLookups() { return .again }
       if !cycle.beginsRound(facts) {
         if try decideLoss(facts) { return .again }
-        for zone in queue.frozenZones where facts.zone(zone)?.isLost == true { self[zone].isLossNoted = true }
+        let leftOut = zonesLeftOut(facts)
+        for zone in queue.frozenZones where facts.zone(zone)?.isLost == true && !leftOut.contains(zone) {
+          self[zone].isLossNoted = true
+        }
         return nil
       }
     }
@@ -74,7 +77,7 @@ extension SyncPlan {
   func frozenZones(_ facts: some SyncFacts) -> Set<ZoneID> {
     let known = facts.learned { $0.zones }
     let refused = zones.filter { $0.value.refusal != nil || $0.value.isInQuestion }.keys
-    return Set(known.filter { $0.value.isLost }.keys).union(refused)
+    return Set(known.filter { $0.value.isLost }.keys).union(refused).union(zonesLeftOut(facts))
   }
 
   /// What the queue may look at in this round.

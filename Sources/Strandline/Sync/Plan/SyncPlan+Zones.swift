@@ -52,7 +52,8 @@ extension SyncPlan {
     let sync = facts.learned { $0 }
     if request.fromStart {
       // A list from the beginning does not name zones that were deleted meanwhile: fetch each known zone.
-      for zone in sync.zones.keys.sorted() where zone.scope == scope {
+      for (zone, state) in sync.zones.sorted(by: { $0.key < $1.key }) where zone.scope == scope {
+        if state.isDirty, synced.leavesOut(zone, sync) { continue }
         step.events.append(
           .append(.zoneChanged(ZoneChanged(zone: zone, change: .dirty, words: "the database's token expired"))))
       }
@@ -67,6 +68,11 @@ extension SyncPlan {
       .append(.databaseTokenAdvanced(DatabaseTokenAdvanced(scope: scope, asked: request.token, token: page.token))))
   }
 
+  /// The zones that this store knows, and that the app leaves out.
+  func zonesLeftOut(_ facts: some SyncFacts) -> Set<ZoneID> {
+    facts.zonesLeftOut(by: synced)
+  }
+
   /// What follows from one zone of the list.
   private mutating func event(
     for listed: DatabasePage.Zone, _ sync: SyncState, _ facts: some SyncFacts
@@ -74,7 +80,11 @@ extension SyncPlan {
     var id = listed.id
     id.scope = scope
     id = Account(sync).canonical(id)
-    guard var loss = listed.loss else { return .append(.zoneChanged(ZoneChanged(zone: id, change: .dirty))) }
+    // Of a zone that is left out the log remembers that it has changed, once: so it is fetched when it is taken in.
+    let isLeftOut = synced.leavesOut(id, sync)
+    let dirty = SyncEvent.append(.zoneChanged(ZoneChanged(zone: id, change: .dirty)))
+    let remembers = isLeftOut && sync.zones[id]?.isDirty == true
+    guard var loss = listed.loss else { return remembers ? nil : dirty }
     // That the app ended it is this store's to say.
     if loss == .erasing || loss == .erased { loss = .deleted }
     // A zone that this log never saw at the server has nothing here to freeze, and of one that a person has decided about
@@ -83,6 +93,8 @@ extension SyncPlan {
     if try facts.hasNothing(of: id) {
       return .event(.zoneChanged(ZoneChanged(zone: id, change: .forgotten)), if: .nothingKnown(id))
     }
+    // When it is taken in, its feed asks the same.
+    if isLeftOut { return remembers || state.isLost ? nil : .append(.zoneChanged(.listed(id, loss))) }
     if state.isLost {
       self[id].isLossNoted = true
       return nil

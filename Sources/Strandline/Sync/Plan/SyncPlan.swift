@@ -47,6 +47,8 @@ struct SyncPlan: Sendable {
   }
 
   var scope: DatabaseScope { address.scope }
+  /// The same with the zones that the app has synced.
+  var synced: SyncedDatabase { SyncedDatabase(scope, policies.zones) }
 
   /// What comes next.
   enum Next: Sendable {
@@ -108,6 +110,10 @@ struct SyncPlan: Sendable {
       case nil: break
       }
       if try queue.checkHalts(facts) { continue }
+      if let pace = pace.end(facts.learned({ $0.paces[scope] }), at: facts.now) {
+        steps.append(.append([.pace(pace)]))
+        continue
+      }
       // Nothing is left in hand, unless a zone was given up on the way.
       due.wasIncomplete = zones.values.contains {
         if case .ending = $0.phase { return true }
@@ -145,7 +151,7 @@ struct SyncPlan: Sendable {
     case .account: due.isAccountKnown ? nil : .next(.ask(.user))
     case .zoneList: try chooseList(facts)
     case .query: chooseNewest(facts).map { .next(.ask(.newest($0))) }
-    case .page: nextPage(facts).map { .next(.ask(.page($0))) }
+    case .page: nextPages(facts).map { .next(.ask($0)) }
     case .lookup: try chooseLookup(facts)
     case .upload: try chooseUpload(facts)
     case .listed: try chooseListed(facts)
@@ -212,10 +218,13 @@ struct SyncPlan: Sendable {
     case (.allZones(let zone), .allZones(let zones)): try take(zones, of: zone, facts)
     case (.page(let request), .page(let page)):
       switch request.purpose {
-      case .feed: try take(page, to: request, offset, facts)
+      case .feed:
+        limits.zones.answered(1)
+        try take(page, to: request, offset, facts)
       case .identity: try takeIdentity(page, to: request, facts)
       case .comparison: break
       }
+    case (.pages(let requests), .pages(let answers)): try take(answers, to: requests, offset, facts)
     case (.newest(let request), .newest(let page)): take(page, to: request, offset)
     case (.lookUp(let request), .records(let found)):
       switch request.purpose {
@@ -261,6 +270,11 @@ struct SyncPlan: Sendable {
       case .identity: try refuseIdentity(page, error, facts)
       case .comparison: break
       }
+    case .pages(let pages):
+      if ErrorPolicy.request(error) == .signIn { throw error }
+      // It may be of one zone, or the answer too large.
+      limits.zones.refused(pages.count)
+      limits.zones.growLater()
     case .newest(let newest): try refuse(newest, error)
     case .lookUp(let lookup):
       switch lookup.purpose {
@@ -411,7 +425,7 @@ struct SyncPlan: Sendable {
       if !zone.listedRefused.refusals.isEmpty { (zone.listing, zone.listedRefused) = (nil, RefusedLookups()) }
       if cycle.options.isUserInitiated {
         zone.feed.progress.forgetEmpty()
-        zone.feed.restsUntil = nil
+        if zone.feed.rest?.isServers != true { zone.feed.rest = nil }
       }
       zones[id] = zone.isAtRest ? nil : zone
     }
@@ -519,7 +533,7 @@ struct SyncPlan: Sendable {
     var dues = RequestKind.allCases.compactMap { kind in
       pace.wait(for: kind, at: now).map { NextDue(milliseconds: $0.milliseconds, isServers: $0.isServers) }
     }
-    let rest = zones.values.compactMap(\.feed.restsUntil).min()
+    let rest = zones.values.compactMap(\.feed.rest?.until).min()
     for moment in [records.times.first?.nanoseconds, records.holdEnds.first?.nanoseconds, queue.halts.nextTry, rest] {
       guard let moment else { continue }
       dues.append(NextDue(milliseconds: now.milliseconds(until: moment), isServers: false))

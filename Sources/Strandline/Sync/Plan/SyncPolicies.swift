@@ -101,4 +101,5 @@ struct SyncPolicies: Sendable {
   let overQuota: OverQuotaWait
   let appVersion: String
   let firstFetch: FirstFetch
+  let zones: SyncedZones
 }

@@ -19,7 +19,7 @@ public struct SyncReport: Hashable, Sendable {
   /// Fetched versions and deletions that were not applied because they may be older than what is here, and edits that
   /// were given up because the record was deleted elsewhere or is of another type there.
   public var blocked = 0
-  /// Records held because the server refused them.
+  /// Records held because the server refused them, or because they cannot be read.
   public var held = 0
   /// Milliseconds spent in waits that the server or the engine's backoff imposed, and in requests that failed.
   public var waitedMilliseconds: Int64 = 0

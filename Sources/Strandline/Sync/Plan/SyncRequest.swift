@@ -13,6 +13,8 @@ enum SyncRequest: Sendable {
   /// The names of all zones: asked when the server says that it does not have this one.
   case allZones(ZoneID)
   case page(PageRequest)
+  /// The next pages of several zones' feeds.
+  case pages([PageRequest])
   case newest(NewestRequest)
   case lookUp(LookupRequest)
   case createZone(ZoneID, ZoneCreation)
@@ -52,6 +54,8 @@ struct PageRequest: Hashable, Sendable {
 
   /// Where it begins; nil: at the zone's beginning.
   var token: ChangeToken? { fromStart ? nil : known }
+
+  var query: ZoneQuery { ZoneQuery(zone, since: token, limit: limit, listsOnly: listsOnly) }
 }
 
 /// The newest records of a type that no page has brought yet.
@@ -100,6 +104,7 @@ enum SyncAnswer: Sendable {
   case changedZones(DatabasePage)
   case allZones([ZoneID])
   case page(ZonePage)
+  case pages([ZoneID: Result<ZonePage, CloudError>])
   case newest(NewestPage)
   case records([CloudName: CloudResult])
   case done
@@ -119,6 +124,7 @@ extension SyncRequest {
     case .user: .account
     case .changedZones, .allZones: .zoneList
     case .page(let page): page.purpose == .identity ? .upload : .page
+    case .pages: .page
     case .newest: .query
     case .lookUp(let lookup):
       switch lookup.purpose {
@@ -127,6 +133,12 @@ extension SyncRequest {
       }
     case .createZone, .eraseZone, .modify: .upload
     }
+  }
+
+  /// How many pages of zones it asks for, to apply or to compare them.
+  var pageCount: Int {
+    if case .pages(let pages) = self { return pages.count }
+    return kind == .page ? 1 : 0
   }
 
   /// What it does, as an error says it.
@@ -141,6 +153,7 @@ extension SyncRequest {
       case .identity: return "asking whether zone '\(page.zone)' is the one to erase"
       case .comparison: return "verifying zone '\(page.zone)'"
       }
+    case .pages(let pages): return "fetching changes of \(pages.count) zones"
     case .newest(let newest): return "asking for the newest '\(newest.type)' of zone '\(newest.zone)'"
     case .lookUp(let lookup):
       switch lookup.purpose {

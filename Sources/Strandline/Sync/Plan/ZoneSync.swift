@@ -66,6 +66,9 @@ struct ZoneSync: Sendable {
     }
   }
 
+  /// Whether its next page may be asked for together with those of other zones.
+  var sharesRequests: Bool { if case .open = phase { feed.isShareable } else { false } }
+
   /// Whether a page may be asked for.
   var takesPages: Bool {
     switch phase {
@@ -89,10 +92,22 @@ struct Feed: Hashable, Sendable {
   var limit = SyncPlan.pageLimit
   /// What tells whether it goes on.
   var progress = FeedProgress()
-  /// It has brought nothing new, more and more often: until then no page is asked for, by the monotonic clock.
-  var restsUntil: UInt64?
-  /// What was wrong with its last page.
-  var defect: String?
+  /// It has brought nothing new, or the server has no page of it for now.
+  var rest: FeedRest?
+
+  /// Whether its next page may be asked for together with those of other zones: the first one since its token, and as large as
+  /// that request has room for.
+  var isShareable: Bool { start == .token && limit == SyncPlan.pageLimit && progress == FeedProgress() }
+}
+
+/// No page of a zone is asked for until then, and why.
+struct FeedRest: Hashable, Sendable {
+  /// By the monotonic clock.
+  var until: UInt64
+  var error: CloudError
+
+  /// Whether the server has named the time: a person does not end it.
+  var isServers: Bool { error.retryAfterMilliseconds ?? 0 > 0 }
 }
 
 /// Whether a feed that says that more is to come goes on. Its tokens are opaque, so that only one that was there before says that it
@@ -130,6 +145,15 @@ struct FeedProgress: Hashable, Sendable {
     }
     repeats = 0
     return nil
+  }
+
+  /// The server was asked with a token for a page, together with those of other zones, and has given none: it is asked alone.
+  mutating func noteUnanswered(_ asked: ChangeToken?) { if let asked { tokens.insert(asked) } }
+
+  /// The same, and it wants to be asked later.
+  mutating func noteBusy(_ asked: ChangeToken?) {
+    noteUnanswered(asked)
+    repeats += 1
   }
 
   /// A person wants it now: as many pages in a row may be empty once more.

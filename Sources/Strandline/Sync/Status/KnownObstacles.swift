@@ -39,6 +39,7 @@ struct KnownObstacles {
   private let facts: StoreFacts
   /// What the engine knows to be refused of a type in a zone.
   private let halt: (ZoneID, String) -> SyncStatus.Halt?
+  private let leavesOut: (ZoneID) -> Bool
   /// Whether anything is held, halted or lost.
   private let isAnyKeptBack: Bool
   /// Only what a person has to end counts as a cause, and not a hold that ends by itself.
@@ -53,8 +54,9 @@ struct KnownObstacles {
   init(_ store: RecordStore, onlyLasting: Bool = false) {
     self.onlyLasting = onlyLasting
     (facts, isAnyKeptBack) = (StoreFacts(store), store.keepsBack)
-    let watch = (store.driver.withLock { $0 } as? SyncEngine)?.watch
-    halt = { zone, type in watch?.halt(of: zone, type) }
+    let engine = store.driver.withLock { $0 } as? SyncEngine
+    halt = { zone, type in engine?.watch.halt(of: zone, type) }
+    leavesOut = { zone in engine?.leavesOut(zone) == true }
   }
 
   /// Why a record is not sent; nil if nothing is known that forbids it.
@@ -76,6 +78,7 @@ struct KnownObstacles {
   /// What forbids the record itself to be sent.
   private func cause(of id: RecordID, _ entry: RecordEntry) -> PendingChange.Obstacle? {
     let (held, lost) = facts.learned { ($0.held[id], $0.zones[id.zone]?.lostReason) }
+    if leavesOut(id.zone) { return .zoneLeftOut }
     if let lost { return .zoneLost(lost) }
     if let held, !onlyLasting || held.durationMilliseconds == 0 {
       return .held(StoreStatus.Held(held, wall: facts.now.wall))

@@ -20,6 +20,9 @@ public struct PendingChange: Hashable, Sendable {
     case together(RecordID)
     /// Its zone is not synced, because it is lost or was erased.
     case zoneLost(ZoneLoss)
+    /// The configuration of this store's engine leaves its zone out (`SyncConfiguration.zones`). A store that was opened without
+    /// an engine does not know that.
+    case zoneLeftOut
     /// The server refuses every record of its type, or everything of its zone, as the engine of this store has found.
     case halted(SyncStatus.Halt)
   }
@@ -130,6 +133,7 @@ extension PendingChange.Obstacle: CustomStringConvertible {
     case .referrer(let referrer): "is referred to by \(referrer), which cannot go".oneLine
     case .together(let other): "goes with \(other), which cannot go".oneLine
     case .zoneLost(let reason): "zone lost: \(reason)"
+    case .zoneLeftOut: "zone left out"
     case .halted(let halt): "refused: \(halt)"
     }
   }

@@ -38,12 +38,13 @@ extension RecordStore {
     return try obstacle(to: open, isRunOver: false, &known)
   }
 
-  /// Whether anything is held, halted or lost, so that records may wait for it.
+  /// Whether anything is held, halted, lost or left out, so that records may wait for it.
   var keepsBack: Bool {
     let isKnown = projections.withLock { state in
       !state.sync.held.isEmpty || state.sync.zones.values.contains(where: \.isLost)
     }
-    return isKnown || (driver.withLock { $0 } as? SyncEngine)?.watch.hasHalts == true
+    guard !isKnown, let engine = driver.withLock({ $0 }) as? SyncEngine else { return isKnown }
+    return engine.watch.hasHalts || engine.leavesZonesOut
   }
 
   /// The same, with what is known already.
@@ -77,6 +78,8 @@ extension RecordStore {
           isRunOver || !(zone.isFollowed || ruledLosses.withLock { $0.contains(reason) })
         else { return nil }
         return StrandlineError.loss(of: next.zone, zone)
+      case .zoneLeftOut:
+        return StrandlineError.leftOut(next.zone, "\(next == id ? "" : "'\(id)' waits for ")'\(next)' is not sent")
       case .halted(let halt):
         guard isRunOver, halt.type != nil else { return nil }
         let error = StrandlineError(

@@ -75,6 +75,9 @@ extension SyncStatus {
       return "\(Self.things(download.zonesLeft, "zone")) not fetched to the end: \(Self.words(for: .throttled))"
     }
     if let failureCode { return "Not synced: \(Self.words(for: failureCode))" }
+    if !leftOut.isEmpty {
+      return "Changes of \(Self.things(leftOut.count, "zone")) that this app does not sync stay on this device"
+    }
     if unsettled > 0 { return "\(Self.things(unsettled, "change")) to upload" }
     if let listing = download.listing {
       return "\(Self.things(listing.total - listing.done, "record")) to fetch"
@@ -153,6 +156,7 @@ extension SyncStatus {
       let next = halt.nextTryMilliseconds.map { ", next try in \($0 &- milliseconds) ms" } ?? ""
       lines.append(("halt", "\(halt.type == nil ? "a zone" : "a type"), \(halt.code.oneLine)\(next)"))
     }
+    if !leftOut.isEmpty { lines.append(("leftOut", "\(leftOut.count)")) }
     for decision in lossesDecided {
       lines.append(
         (

@@ -65,7 +65,7 @@ public struct SyncStatus: Hashable, Sendable {
 
   /// What the run under way, or the last one, has fetched.
   public struct Download: Hashable, Sendable {
-    /// Pages of changes.
+    /// Pages of changes, of one zone each.
     public var pages: Int
     /// Records and deletions in them.
     public var records: Int
@@ -152,6 +152,9 @@ public struct SyncStatus: Hashable, Sendable {
   public var wait: Wait?
   /// The types and zones of which nothing is sent or fetched.
   public var halts: [Halt]
+  /// Zones that the configuration leaves out (`SyncConfiguration.zones`), and of which changes are here that are not sent: in order,
+  /// as the last run that sends has found them.
+  public var leftOut: [ZoneID]
   /// What the app's rules have decided about lost zones since the store was opened: of each zone the newest, in order.
   public var lossesDecided: [ZoneLossDecision]
   /// Failures since the last success; nil if there is none.
@@ -198,8 +201,8 @@ extension SyncStatus.Wait {
 extension Projections {
   /// How much of what zones have listed is here; nil if nothing is left to fetch. The names of one page count as fetched when
   /// the last of them is here.
-  func listing(in scope: DatabaseScope) -> SyncStatus.Progress? {
-    let open = sync.listed.filter { $0.key.scope == scope && sync.zones[$0.key]?.isLost != true }
+  func listing(in synced: SyncedDatabase) -> SyncStatus.Progress? {
+    let open = sync.listed.filter { sync.zones[$0.key]?.isLost != true && synced.takes($0.key, sync) }
     guard !open.isEmpty else { return nil }
     let left = open.values.reduce(0) { $0 + $1.count }
     let done = open.keys.reduce(0) { $0 + (records.living[$1]?.total ?? 0) }

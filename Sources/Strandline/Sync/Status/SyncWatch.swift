@@ -19,7 +19,8 @@ final class SyncWatch: Sendable {
     var pages = 0
     var waits = SyncStatus.Waits()
     var wait: SyncStatus.Wait?
-    var refused: [SyncStatus.Halt] = []
+    /// Of what nothing is sent: what the server refuses whole, and zones that are left out.
+    var kept: (refused: [SyncStatus.Halt], leftOut: [ZoneID]) = ([], [])
     var decided: [ZoneID: ZoneLossDecision] = [:]
     var retry: SyncStatus.Retry?
     var failure: RunFailure?
@@ -43,11 +44,11 @@ final class SyncWatch: Sendable {
 
   private let state = Mutex(State())
   private let store: RecordStore
-  private let scope: DatabaseScope
+  let synced: SyncedDatabase
   private let log: SyncLog?
 
-  init(_ store: RecordStore, _ scope: DatabaseScope, _ log: SyncLog?) {
-    (self.store, self.scope, self.log) = (store, scope, log)
+  init(_ store: RecordStore, _ synced: SyncedDatabase, _ log: SyncLog?) {
+    (self.store, self.synced, self.log) = (store, synced, log)
   }
 
   private var wall: Int64 { store.environment.clock.wallMilliseconds() }
@@ -80,8 +81,10 @@ final class SyncWatch: Sendable {
   /// The next request is an upload of so many records.
   func sends(_ count: Int) { state.withLock { $0.inFlight = count } }
 
-  /// - Parameter failure: what the request failed with as a whole; nil: it was answered.
-  func requestEnded(_ kind: RequestKind, _ failure: (any Error)? = nil) {
+  /// - Parameters:
+  ///   - pages: how many pages of zones it has asked for.
+  ///   - failure: what the request failed with as a whole; nil: it was answered.
+  func requestEnded(_ kind: RequestKind, pages: Int = 0, _ failure: (any Error)? = nil) {
     let (now, wall) = (store.environment.clock.monotonicNanoseconds(), wall)
     let code = failure.map { failure in
       (failure as? CloudError)?.code.rawValue ?? (failure as? StrandlineError)?.code.rawValue ?? "cancelled"
@@ -93,7 +96,7 @@ final class SyncWatch: Sendable {
       state.lastOperation = SyncStatus.Operation(
         kind: kind.rawValue, milliseconds: wall, durationMilliseconds: duration, failure: code)
       if code == nil {
-        if kind == .page { state.pages += 1 }
+        state.pages += pages
         if kind == .page || kind == .zoneList { state.lastFetch = wall }
       }
       return duration
@@ -128,8 +131,10 @@ final class SyncWatch: Sendable {
         zone: zone, type: nil, code: error.code.rawValue, reason: error.reason,
         nextTryMilliseconds: moment(halts.nextTry(of: zone)))
     }
+    let leftOut = store.projections.withLock { $0.zonesLeftOut(by: synced) }
+    let owing = plan.queue.frozenZones.intersection(leftOut).sorted()
     let holdsMore = state.withLock { state in
-      defer { (state.report, state.waits, state.retry, state.refused) = (report, waits, retry, refused) }
+      defer { (state.report, state.waits, state.retry, state.kept) = (report, waits, retry, (refused, owing)) }
       if report.uploaded > state.report.uploaded { state.lastUpload = wall }
       return report.held > state.report.held
     }
@@ -138,11 +143,11 @@ final class SyncWatch: Sendable {
 
   /// Why nothing of a type in a zone is sent; nil if it is.
   func halt(of zone: ZoneID, _ type: String) -> SyncStatus.Halt? {
-    state.withLock { $0.refused.first { $0.zone == zone && ($0.type == nil || $0.type == type) } }
+    state.withLock { $0.kept.refused.first { $0.zone == zone && ($0.type == nil || $0.type == type) } }
   }
 
   /// Whether the server refuses every record of a type, or everything of a zone.
-  var hasHalts: Bool { state.withLock { !$0.refused.isEmpty } }
+  var hasHalts: Bool { state.withLock { !$0.kept.refused.isEmpty } }
 
   /// A rule has decided about a zone that was lost.
   private func decided(_ decision: ZoneLossDecision) {
@@ -220,12 +225,12 @@ final class SyncWatch: Sendable {
 
   private func writeHeld(_ holdsMore: Bool) {
     let (held, lost) = store.projections.withLock { projections in
-      (holdsMore ? projections.sync.held : [:], Self.lost(projections.sync, scope))
+      (holdsMore ? projections.sync.held : [:], self.lost(projections.sync))
     }
     let (new, halts) = state.withLock { state -> ([Held], [SyncStatus.Halt]) in
       // The moment of the next try is no news.
       let all = Set(
-        (lost + state.refused).map { halt in
+        (lost + state.kept.refused).map { halt in
           var halt = halt
           halt.nextTryMilliseconds = nil
           return halt
@@ -254,10 +259,10 @@ final class SyncWatch: Sendable {
     }
   }
 
-  private static func lost(_ sync: SyncState, _ scope: DatabaseScope) -> [SyncStatus.Halt] {
+  private func lost(_ sync: SyncState) -> [SyncStatus.Halt] {
     sync.zones.compactMap { id, zone in
       // An end that the app has asked for needs no person.
-      guard id.scope == scope, zone.isLost, !zone.isErased else { return nil }
+      guard zone.isLost, !zone.isErased, synced.takes(id, sync) else { return nil }
       return SyncStatus.Halt(
         zone: id, type: nil, code: StrandlineError.Code.zoneLost.rawValue, reason: zone.lostWords,
         lostReason: zone.lostReason)
@@ -297,9 +302,9 @@ final class SyncWatch: Sendable {
     let known = store.projections.withLock { projections in
       let sync = projections.sync
       return (
-        owed: projections.owed(asOf: durable), held: Self.groups(sync, scope), lost: Self.lost(sync, scope),
-        listing: projections.listing(in: scope),
-        zonesLeft: sync.zones.count { $0.key.scope == scope && $0.value.isDirty && !$0.value.isLost },
+        owed: projections.owed(asOf: durable), held: Self.groups(sync, synced.scope), lost: lost(sync),
+        listing: projections.listing(in: synced),
+        zonesLeft: sync.zones.count { $0.value.isDirty && !$0.value.isLost && synced.takes($0.key, sync) },
         bounds: sync.bounds.values.sorted { $0.scope < $1.scope }
       )
     }
@@ -318,10 +323,11 @@ final class SyncWatch: Sendable {
           zonesLeft: known.zonesLeft, listing: known.listing),
         lastUploadMilliseconds: state.lastUpload, lastFetchMilliseconds: state.lastFetch,
         wait: state.wait.flatMap { $0.untilMilliseconds > now ? $0 : nil },
-        halts: (known.lost + state.refused.filter { halt in !known.lost.contains { $0.zone == halt.zone } }).sorted {
+        halts: (known.lost + state.kept.refused.filter { halt in !known.lost.contains { $0.zone == halt.zone } }).sorted
+        {
           ($0.zone, $0.type ?? "") < ($1.zone, $1.type ?? "")
-        }, lossesDecided: state.decided.values.sorted { $0.zone < $1.zone }, retry: state.retry,
-        failureCode: state.failure?.error.code,
+        }, leftOut: state.kept.leftOut, lossesDecided: state.decided.values.sorted { $0.zone < $1.zone },
+        retry: state.retry, failureCode: state.failure?.error.code,
         failsInPart: state.failure?.isOfPart == true, failure: state.failure?.error.message,
         lastOperation: state.lastOperation,
         account: known.bounds.first.map {
@@ -364,6 +370,8 @@ final class SyncWatch: Sendable {
     }
     var groups: [Key: SyncStatus.HeldGroup] = [:]
     for held in [sync.held.values, sync.unread.values].joined() where held.id.zone.scope == scope {
+      // A record is counted once, by its change that is not sent.
+      if held.direction == .download, sync.held[held.id] != nil { continue }
       let next = held.durationMilliseconds > 0 ? held.wallMilliseconds &+ held.durationMilliseconds : nil
       let key = Key(code: held.code, isDownload: held.direction == .download, isTimed: next != nil)
       var group =
