@@ -655,6 +655,12 @@ struct WorldRun {
     let isRefused = isQuotaFull || !refusals.all.isEmpty || memory.hasRefused
     if isRefused, [.serverRefused, .needsSignIn].contains(error.code) { return }
     if !history.lostZones.isEmpty, [.zoneLost, .serverRefused].contains(error.code) { return }
+    // A device has emptied a crowded zone, and another one hears of it after its token has expired: a person has to look.
+    if tally[.emptiedZone] > 0, tally[.expiredTokens] > 0, error.code == .zoneLost,
+      let zones = try? device.store?.status().zones, zones.contains(where: { $0.lostReason == .missingRecords })
+    {
+      return
+    }
     // A feed that left out the deletions of all that the device knows.
     if !device.line.omitted.isEmpty, error.code == .zoneLost { return }
     throw WorldBroken(.honest, "\(device.name) cannot sync: \(error)")
