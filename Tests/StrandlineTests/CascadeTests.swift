@@ -394,6 +394,44 @@ extension Array {
     #expect(try await b.open().recordIDs().map(\.name) == ["f", "i", "k"])
   }
 
+  /// Two devices with folders p and q, and below p an item, and a folder with an item.
+  private func twoDevices() async throws -> (a: Device, b: Device) {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    var schema = Schema()
+    declare(&schema)
+    for device in [a, b] { try await device.open(schema: schema) }
+    try await a.open().write { tx in
+      for one in [
+        record("Folder", "p"), record("Folder", "q"), record("Item", "i", below: "p"), record("Item", "k", below: "p"),
+        record("Folder", "g", below: "p"), record("Item", "j", below: "g"),
+      ] { try tx.save(one) }
+    }
+    try await exchange(a, b)
+    return (a, b)
+  }
+
+  @Test func `what another device has moved out of it lives, with what is below that`() async throws {
+    let (a, b) = try await twoDevices()
+    try await b.move("g", below: "q")
+    try await b.open().write { tx in try tx.save(record("Item", "i", below: "q")) }
+    try await b.exchange()
+    #expect(try await a.open().write { tx in try tx.delete(RecordID("p")) }.value.count == 5)
+    try await exchange(a, b, a, b)
+    try await expectAgreement(a, b)
+    #expect(try await a.open().recordIDs().map(\.name) == ["g", "i", "j", "q"])
+    #expect(try await a.open().place("i") == "q")
+  }
+
+  @Test func `lives again with a deletion that is given up`() async throws {
+    let (a, b) = try await twoDevices()
+    try await a.remove("p")
+    try await a.open().discardChanges(of: [RecordID("p"), RecordID("k")])
+    try await exchange(a, b)
+    try await expectAgreement(a, b)
+    #expect(try await b.open().recordIDs().map(\.name) == ["g", "i", "j", "k", "p", "q"])
+  }
+
   @Test func `what the engine deletes with a parent says so, and comes back with it`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))

@@ -64,6 +64,7 @@ private struct Case {
   var answers = ConflictAnswers()
   var lacksAcknowledged = false
   var isWhatFeedShows = false
+  var isMovedAway = false
   var sendsAgain = false
   var isStamped = true
   var mayHaveArrived = false
@@ -152,7 +153,8 @@ private struct Case {
       id: id, source: source, arrival: arrival, entry: entry,
       base: isDamaged ? nil : try baseVersion.map { try loaded($0, dirty: [:], at: baseLSN) },
       isDead: arrival.version.stamp.births.isSubset(of: deadLives), deadLives: deadLives,
-      wasDeleted: base == nil && !dead.isEmpty, included: included, includedVersion: nil, acknowledged: acknowledged,
+      wasDeleted: base == nil && !dead.isEmpty, included: included, includedVersion: nil,
+      isMovedAway: isMovedAway, acknowledged: acknowledged,
       edit: try edit(beside: arrival.version.stamp.births), rules: rules, editRule: rules.deletion, writer: 1,
       answers: answers, lacksAcknowledged: lacksAcknowledged, isWhatFeedShows: isWhatFeedShows,
       sendsAgain: sendsAgain, mayHaveArrived: mayHaveArrived, mayBeOfCopy: false, namesCopy: false
@@ -553,6 +555,10 @@ private let versions: [Row] = [
     (
       "it is as the deleted record was", Here("a", .deletion, dead: "a"), "store, delete a",
       { $0.title = "old" }
+    ),
+    (
+      "another device has moved it out of what was deleted", Here("a", .deletion, dead: "a"),
+      "store, tell revive from 10: no field, give up 20", { $0.isMovedAway = true }
     ),
     (
       "it is that, and edits revive", Here("a", .deletion, dead: "a"), "store, delete a",

@@ -91,7 +91,7 @@ package struct ZoneChanged: EventPayload, Hashable {
   package var decides: Bool { change == .reset && !policy.isEmpty }
 
   /// Whether the app has ended the zone, or wants it ended.
-  package var endsZone: Bool { reason == .erasing || reason == .erased }
+  package var endsZone: Bool { change == .lost && (reason == .erasing || reason == .erased) }
 
   /// The zone is gone; it is frozen here.
   package static func lost(

@@ -34,7 +34,7 @@ extension RecordStore {
   }
 
   /// Gives up every change of some records that the server has not settled. They show the server's version again; one that
-  /// the server never had is gone, and a deletion is undone. A change that a request has carried and whose answer is not known may be at
+  /// the server never had is gone, and a deletion is undone, with those that it took along and that are pending too. A change that a request has carried and whose answer is not known may be at
   /// the server all the same: then the next sync brings it back. All of it is durable when this returns.
   ///
   /// The discarded changes stay in the history until a compaction removes them.
@@ -46,9 +46,15 @@ extension RecordStore {
     try await CallSite(fileID, line).run("discarding changes") {
       try requireWritable()
       try await commit { core in
-        for id in ids {
+        var done: Set<RecordID> = []
+        for id in ids where !done.contains(id) {
           guard let pending = try core.projections.entry(id)?.pending else {
             throw StrandlineError(.noSuchRecord, "'\(id)' has no change that is not settled; nothing was discarded")
+          }
+          let below = try core.pendingBelow(id, deletedAt: pending.newest)
+          for (id, lsn) in below {
+            try core.append(.discarded(Discarded(id: id, lsn: lsn)))
+            done.insert(id)
           }
           try core.append(.discarded(Discarded(id: id, lsn: pending.newest)))
         }

@@ -202,13 +202,15 @@ package struct Intake {
     if let created = arrival.system.created?.milliseconds, !arrival.isOfUnstampedLife {
       deadLives = FirstLife(created: created).dead(stamp.births, with: deadLives)
     }
+    let includedVersion = try includedVersion(included, entry, core)
     let isOlder =
       VersionSituation.wasModified(arrival, before: entry?.base) || base?.version.stamp.dominates(stamp) == true
     return VersionSituation(
       id: id, source: source, arrival: arrival, entry: entry, base: base,
       isDead: !stamp.births.isEmpty && stamp.births.isSubset(of: deadLives), deadLives: deadLives,
       wasDeleted: base == nil && deletion != nil, included: included,
-      includedVersion: try includedVersion(included, entry, core),
+      includedVersion: includedVersion,
+      isMovedAway: try core.isMovedAway(id, arrival.version, includedVersion ?? base?.version, entry?.pending),
       acknowledged: acknowledged, edit: edit,
       rules: rules(of: arrival.version.type), editRule: rules[edit?.version.type ?? arrival.version.type].deletion,
       writer: core.writer,
@@ -398,9 +400,16 @@ package struct Intake {
       case .refuse(let lsn, let code, let words):
         try core.append(.settled(Settled(id: id, lsn: lsn, outcome: .rejected, code: code.rawValue, words: words)))
       case .deleteAgain(let births):
+        let cause = try core.cause(of: core.projections.entry(id)?.pending)
         try core.append(
-          .deleted(Deleted(id: id, births: births, base: version, time: core.tick(), tenure: core.tenure)))
+          .deleted(
+            Deleted(id: id, births: births, base: version, time: core.tick(), tenure: core.tenure, cause: cause)))
       case .giveUp(let lsn, let words):
+        for child in try core.pendingBelow(id, deletedAt: lsn) {
+          let words = "it is below '\(id)', which lives again"
+          try core.append(.settled(Settled(id: child.id, lsn: child.lsn, outcome: .discarded, words: words)))
+          taken.touched.insert(child.id)
+        }
         try core.append(.settled(Settled(id: id, lsn: lsn, outcome: .discarded, words: words)))
       case .merge(let joined, let dirty, let edit, let rule, let words):
         try append(joined, dirty: dirty, of: edit, base: version, rule, words, id, &core)

@@ -85,6 +85,8 @@ struct VersionSituation {
   let included: LSN?
   /// What that mutation wrote, if compaction has left it.
   let includedVersion: Version?
+  /// A deletion above it took the record along here, and another device has put it elsewhere.
+  let isMovedAway: Bool
   /// The newest mutation of this store that was found in the version and that is part of the unsettled edit; `.none` if there is none.
   let acknowledged: LSN
   /// The newest unsettled mutation, if it is an edit.
@@ -179,6 +181,7 @@ struct VersionSituation {
   ///
   /// | the version | what follows |
   /// | --- | --- |
+  /// | is of deleted lives alone, the app sees no record, and it was moved out of what was deleted above it | it lives |
   /// | is of deleted lives alone, and the app sees no record | the deletion stands: looked up, then deleted again |
   /// | has seen less than the base, and a person lets this store's side stand | becomes the base, and what is here is sent over it |
   /// | has seen less than the base | from a page: looked up; from a lookup: dropped, or the zone went back in time |
@@ -214,8 +217,11 @@ struct VersionSituation {
       }
       // Another device edited what was deleted here.
       let edited = editedFields
-      if rules.deletion == .editRevives, !edited.isEmpty {
-        let words = "another device edited the record, and its type's edits win over deletions"
+      if isMovedAway || (rules.deletion == .editRevives && !edited.isEmpty) {
+        let words =
+          isMovedAway
+          ? "another device moved the record out of what was deleted here"
+          : "another device edited the record, and its type's edits win over deletions"
         return IntakeDecision(steps: [
           .store(arrival),
           .tell(

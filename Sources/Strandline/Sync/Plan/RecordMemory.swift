@@ -191,6 +191,9 @@ struct Deadlines: Sendable {
   /// How many entries have been moved, for a test of what it costs.
   var moves: Int { heap.moves }
 
+  /// A record's moment; nil if it has none.
+  subscript(id: RecordID) -> UInt64? { byID[id] }
+
   /// Sets a record's moment. O(log n).
   mutating func set(_ id: RecordID, _ nanoseconds: UInt64) {
     guard byID.updateValue(nanoseconds, forKey: id) != nanoseconds else { return }

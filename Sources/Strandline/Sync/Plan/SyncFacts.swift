@@ -1,5 +1,6 @@
 // The one door through which the plan looks at the log. All of it is read-only and synchronous, and the same log gives the
-// same answers. A test opens it on a fold of a few events in memory (`Tests/StrandlineTests/Plan`), the engine on its store.
+// same answers. A test opens it on a fold of a few events in memory (`Tests/StrandlineTests/PlanSupport.swift`), the engine on
+// its store.
 
 import StrandlineLog
 import StrandlineSystem

@@ -207,7 +207,9 @@ extension SyncPlan {
     if case .tokenRefused = self[zone].phase { self[zone].phase = .open }
     switch ErrorPolicy.request(error) {
     case .zoneMissing: confirmLoss(of: zone, error, facts)
-    case .signIn: throw error
+    case .signIn:
+      due.isAccountKnown = false
+      throw error
     case .split where ErrorPolicy.asksForLess(error) && request.limit > 1: self[zone].feed.limit = request.limit / 2
     // The other zones are fetched all the same; the cycle throws this error at its end.
     default: self[zone].refusal = error

@@ -48,10 +48,10 @@ extension SyncPlan {
         answer.report.uploaded += 1
       case .refused(let error, .hold, _), .refused(let error, .halt, _), .refused(let error, .split, _):
         if upload.operation.kind != .delete, halted[upload.haltedType] != nil { continue }
-        step.before.append(.append(heldEvent(upload.item, error, facts)))
+        step.before.append(.event(heldEvent(upload.item, error, facts), if: .newest(upload.id, upload.lsn)))
         answer.report.held += 1
       case .refused(let error, .target, _) where try mustShow(upload, holding: holding, facts):
-        step.before.append(.append(heldEvent(upload.item, error, facts)))
+        step.before.append(.event(heldEvent(upload.item, error, facts), if: .newest(upload.id, upload.lsn)))
         answer.report.held += 1
       case .refused: break
       }
@@ -324,7 +324,7 @@ extension SyncPlan {
   }
 
   private mutating func hold(_ items: [UploadItem], because error: CloudError, _ facts: some SyncFacts) {
-    append(items.map { .append(heldEvent($0, error, facts)) })
+    append(items.map { .event(heldEvent($0, error, facts), if: .newest($0.id, $0.lsn)) })
     for item in items { queue.wake(item.id) }
   }
 
@@ -346,7 +346,8 @@ extension SyncPlan {
     }
     let holds = facts.learned { $0.held.values.filter { $0.id.zone.scope == scope } }
     release(holds.filter(isOver).sorted { $0.id < $1.id })
-    if isFirst { for held in holds where !isOver(held) { endLater(held, facts) } }
+    // One that is known to end keeps its moment: the wall clock may have been turned back since.
+    if isFirst { for held in holds where !isOver(held) && records.holdEnds[held.id] == nil { endLater(held, facts) } }
   }
 
   /// A hold ends by itself when its time comes, by the monotonic clock.

@@ -421,14 +421,21 @@ extension SyncPlan {
   /// Makes the operations of the next batch while an upload is under way. Nothing is taken from the queue: what the answer, or the
   /// app, changes of these records meanwhile is seen when it is their turn.
   mutating func lookAhead(_ facts: some SyncFacts) throws {
+    let known = cycle.made
     cycle.made = [:]
     // The halves of a refused batch go first.
     guard !cycle.split.isOpen else { return }
     let sync = facts.learned { $0 }
+    var bytes = 0
     for item in try queue.lookAhead(reading(facts), limits.operations.current) {
+      // No more than one request carries.
+      if bytes >= policies.batch.bytesMax { break }
       do {
         guard let entry = try facts.entry(item.id), entry.pending?.newest == item.lsn else { continue }
-        cycle.made[item.lsn] = try make(item, entry, sync, facts)
+        let before = known[item.lsn].flatMap { $0.base == entry.base ? $0 : nil }
+        guard let made = try before ?? make(item, entry, sync, facts) else { continue }
+        cycle.made[item.lsn] = made
+        bytes += made.bytes
       } catch let error as StrandlineError where error.isOfOneRecord {
         // It is held when it is its turn.
       }

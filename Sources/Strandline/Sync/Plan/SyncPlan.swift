@@ -87,6 +87,7 @@ struct SyncPlan: Sendable {
   ///
   /// - Throws: what reading the log throws; at the end of a cycle, what the server has refused of it.
   mutating func next(_ facts: some SyncFacts, _ means: Means) throws -> Next {
+    due.wasIncomplete = true
     while true {
       cycle.idleTurns += 1
       guard cycle.idleTurns < idleTurnsMax else { throw NoProgress(turns: cycle.idleTurns) }
@@ -109,16 +110,12 @@ struct SyncPlan: Sendable {
       case .again: continue
       case nil: break
       }
-      if try queue.checkHalts(facts) { continue }
+      if try checkHalts(facts) { continue }
       if let pace = pace.end(facts.learned({ $0.paces[scope] }), at: facts.now) {
         steps.append(.append([.pace(pace)]))
         continue
       }
-      // Nothing is left in hand, unless a zone was given up on the way.
-      due.wasIncomplete = zones.values.contains {
-        if case .ending = $0.phase { return true }
-        return $0.refusal != nil || $0.isLossNoted
-      }
+      leaveNothingInHand()
       cycle.failsInPart = true
       try finish(facts)
       return .done
@@ -143,7 +140,25 @@ struct SyncPlan: Sendable {
     }
     if let blocked { return .next(.wait(blocked)) }
     let waits = [waitForRecord(facts), waitForFeed(facts)].compactMap(\.self)
-    return waits.min { $0.milliseconds < $1.milliseconds }.map { .next(.wait($0)) }
+    guard let wait = waits.min(by: { $0.milliseconds < $1.milliseconds }) else { return nil }
+    // A part that waits keeps no halt from ending.
+    if try checkHalts(facts) { return .again }
+    leaveNothingInHand()
+    return .next(.wait(wait))
+  }
+
+  /// Everything that is pending was looked at: of a halted type nothing may be left, or a record that was refused is tried.
+  private mutating func checkHalts(_ facts: some SyncFacts) throws -> Bool {
+    try cycle.sends && queue.checkHalts(facts)
+  }
+
+  /// All that is left waits for a moment, unless a zone was given up on the way.
+  private mutating func leaveNothingInHand() {
+    cycle.made = [:]
+    due.wasIncomplete = zones.values.contains {
+      if case .ending = $0.phase { return true }
+      return $0.refusal != nil || $0.isLossNoted
+    }
   }
 
   private mutating func choose(_ kind: RequestKind, _ facts: some SyncFacts) throws -> Choice? {
@@ -247,6 +262,8 @@ struct SyncPlan: Sendable {
     case .createZone(let zone, .again): self[zone].phase = .open
     // It may be another zone by now: that is asked again.
     case .eraseZone(let zone): self[zone].phase = .open
+    // The zones may be answered in smaller parts.
+    case .pages(let pages): limits.zones.refused(pages.count)
     default: break
     }
   }

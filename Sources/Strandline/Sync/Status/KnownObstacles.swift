@@ -80,7 +80,7 @@ struct KnownObstacles {
     let (held, lost) = facts.learned { ($0.held[id], $0.zones[id.zone]?.lostReason) }
     if leavesOut(id.zone) { return .zoneLeftOut }
     if let lost { return .zoneLost(lost) }
-    if let held, !onlyLasting || held.durationMilliseconds == 0 {
+    if let held, held.lsn >= entry.pending?.newest ?? .none, !onlyLasting || held.durationMilliseconds == 0 {
       return .held(StoreStatus.Held(held, wall: facts.now.wall))
     }
     return halt(id.zone, entry.type).map { .halted($0) }

@@ -176,6 +176,8 @@ struct OutgoingQueue: Sendable {
     _ type: UploadHalts.HaltedType, _ items: [UploadItem], because error: CloudError, at now: UInt64
   ) {
     halts.halt(type, items, because: error, at: now)
+    // Some of it may be ready.
+    lookAgain()
   }
 
   /// The server has taken a save of a type.
@@ -387,6 +389,8 @@ struct OutgoingQueue: Sendable {
     guard let entry = try reading.facts.entry(id), let pending = entry.pending else { return settled(id) }
     guard lsn.map({ $0 == pending.newest }) ?? (pending.newest <= cursor) else { return }
     // The new mutation may leave less than the one for which deletions wait.
+    // Its answer says what becomes of it.
+    if underWay[id] == pending.newest { return }
     if lsn != nil, lanes[id.zone]?.kept.isKnown(id) == true { wakeAll(.record(id)) }
     switch waits[id] {
     // A new mutation took the place of the one that was held, or that referred to what it waited for.
@@ -502,8 +506,15 @@ struct OutgoingQueue: Sendable {
     var cancelled: [(id: RecordID, lsn: LSN)] = []
     try readLeft(in: zone, reading.facts)
     for lsn in lanes[zone]?.takeDeletions(Self.windowCount) ?? [] {
-      guard let id = try reading.facts.eventIfKept(at: lsn)?.recordID,
-        let entry = try reading.facts.entry(id),
+      let id: RecordID
+      switch try reading.facts.change(at: lsn) {
+      case .change(let found, _): id = found
+      case .replaced: continue
+      case .damaged(let found, let error):
+        reading.unreadable.append((found, lsn, error))
+        continue
+      }
+      guard let entry = try reading.facts.entry(id),
         let pending = entry.pending, pending.isDeletion, pending.newest == lsn, waits[id] == nil
       else { continue }
       if entry.base != nil {

@@ -1,0 +1,69 @@
+// A deletion that is undone while it is pending: what it took along lives again with it, as far as the deletion of that is not at the
+// server either. And a record that it took along, and that another device has put elsewhere, is not its to delete.
+
+import StrandlineLog
+import StrandlineSystem
+
+extension StoreCore {
+  /// The deletion that took a record along, if the record's own deletion is pending; `.none` if none did.
+  func cause(of pending: Pending?) throws -> LSN {
+    guard let pending, pending.isDeletion, case .deleted(let deleted) = try event(at: pending.newest) else {
+      return .none
+    }
+    return deleted.cause
+  }
+
+  /// Whether another device has put a record elsewhere that a deletion above it took along here.
+  ///
+  /// - Parameter known: the newest version of it that this store knows to be part of the arriving one.
+  func isMovedAway(
+    _ id: RecordID, _ version: Version, _ known: Version?, _ pending: Pending?
+  ) throws -> Bool {
+    guard let known, let parent = declared.schema.childRule(of: version.type), try cause(of: pending) > .none else {
+      return false
+    }
+    func name(_ version: Version) -> String? { parent.parentName(version.fields[parent.storedField], of: id) }
+    guard let above = name(version) else { return name(known) != nil }
+    guard !name(known).equalsUTF8(above) else { return false }
+    let found = try projections.look(RecordID(above, zone: id.zone))
+    return found.entry.map { $0.view != nil } ?? (found.deletion == nil)
+  }
+
+  /// The records below one whose pending deletion is undone, each before its children: those that went in the same transaction, are
+  /// at the server and whose own deletions are pending.
+  ///
+  /// - Complexity: O(the transaction).
+  func pendingBelow(_ id: RecordID, deletedAt lsn: LSN) throws -> [(id: RecordID, lsn: LSN)] {
+    guard declared.schema.hasChildRules, let pending = try projections.entry(id)?.pending, pending.newest == lsn,
+      pending.isDeletion
+    else { return [] }
+    let own = try cause(of: pending)
+    let cause = own > .none ? own : lsn
+    var below: [CloudName: [(id: RecordID, lsn: LSN)]] = [:]
+    try source.scan(after: cause, upTo: source.durableLSN) { found in
+      // A compaction may have left nothing of the transaction.
+      guard !found.isFirst else { return false }
+      let lsn = LSN(rawValue: found.lsn)
+      if case .deleted(let deleted) = try EventSource.decode(found), deleted.cause == cause, deleted.id.zone == id.zone,
+        let entry = try projections.entry(deleted.id), entry.pending?.newest == lsn, let base = entry.base
+      {
+        let version = try load(base.content, of: deleted.id).version
+        if let parent = declared.schema.childRule(of: version.type),
+          let name = parent.parentName(version.fields[parent.storedField], of: deleted.id)
+        {
+          below[CloudName(name), default: []].append((deleted.id, lsn))
+        }
+      }
+      return !found.isLast
+    }
+    var all: [(id: RecordID, lsn: LSN)] = []
+    var open = [id.key]
+    while let name = open.popLast() {
+      for child in below.removeValue(forKey: name) ?? [] {
+        all.append(child)
+        open.append(child.id.key)
+      }
+    }
+    return all
+  }
+}
