@@ -87,7 +87,6 @@ struct SyncPlan: Sendable {
   ///
   /// - Throws: what reading the log throws; at the end of a cycle, what the server has refused of it.
   mutating func next(_ facts: some SyncFacts, _ means: Means) throws -> Next {
-    due.wasIncomplete = true
     while true {
       cycle.idleTurns += 1
       guard cycle.idleTurns < idleTurnsMax else { throw NoProgress(turns: cycle.idleTurns) }
@@ -115,7 +114,12 @@ struct SyncPlan: Sendable {
         steps.append(.append([.pace(pace)]))
         continue
       }
-      leaveNothingInHand()
+      cycle.made = [:]
+      // Nothing is left in hand, unless a zone was given up on the way.
+      due.wasIncomplete = zones.values.contains {
+        if case .ending = $0.phase { return true }
+        return $0.refusal != nil || $0.isLossNoted
+      }
       cycle.failsInPart = true
       try finish(facts)
       return .done
@@ -143,22 +147,13 @@ struct SyncPlan: Sendable {
     guard let wait = waits.min(by: { $0.milliseconds < $1.milliseconds }) else { return nil }
     // A part that waits keeps no halt from ending.
     if try checkHalts(facts) { return .again }
-    leaveNothingInHand()
+    cycle.made = [:]
     return .next(.wait(wait))
   }
 
   /// Everything that is pending was looked at: of a halted type nothing may be left, or a record that was refused is tried.
   private mutating func checkHalts(_ facts: some SyncFacts) throws -> Bool {
     try cycle.sends && queue.checkHalts(facts)
-  }
-
-  /// All that is left waits for a moment, unless a zone was given up on the way.
-  private mutating func leaveNothingInHand() {
-    cycle.made = [:]
-    due.wasIncomplete = zones.values.contains {
-      if case .ending = $0.phase { return true }
-      return $0.refusal != nil || $0.isLossNoted
-    }
   }
 
   private mutating func choose(_ kind: RequestKind, _ facts: some SyncFacts) throws -> Choice? {
