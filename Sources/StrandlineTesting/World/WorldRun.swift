@@ -655,8 +655,8 @@ struct WorldRun {
     let isRefused = isQuotaFull || !refusals.all.isEmpty || memory.hasRefused
     if isRefused, [.serverRefused, .needsSignIn].contains(error.code) { return }
     if !history.lostZones.isEmpty, [.zoneLost, .serverRefused].contains(error.code) { return }
-    // A device has emptied a crowded zone, and another one hears of it after its token has expired: a person has to look.
-    if tally[.emptiedZone] > 0, tally[.expiredTokens] > 0, error.code == .zoneLost,
+    // A device has emptied a crowded zone, and another one hears of it by a fetch from the beginning: a person has to look.
+    if tally[.emptiedZone] > 0, error.code == .zoneLost,
       let zones = try? device.store?.status().zones, zones.contains(where: { $0.lostReason == .missingRecords })
     {
       return
