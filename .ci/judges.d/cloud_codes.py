@@ -33,7 +33,7 @@ WEB = {
     "ACCESS_DENIED": (403, "halt", "hold"),
     "ATOMIC_ERROR": (400, "halt", "retry"),
     "BAD_REQUEST": (400, "split", "hold"),
-    "QUOTA_EXCEEDED": (413, "halt", "hold"),
+    "QUOTA_EXCEEDED": (413, "full", "hold"),
     "VALIDATING_REFERENCE_ERROR": (412, "halt", "retry"),
     "UNIQUE_FIELD_ERROR": (409, "halt", "hold"),
     "LIMIT_EXCEEDED": (413, "split", "hold"),
@@ -93,6 +93,8 @@ UPLOADS = {
     "confirm": (0, [], 2),
     "sign in": (77, ["requires a sign-in: " + SAYS, "left: 2 records to send"], 1),
     "halt": (69, ["%s: " + SAYS, "left: 2 records to send"], 1),
+    # A halt that holds each record, so that every verb finds it.
+    "full": (69, ["%s: " + SAYS, "left: 2 records, %s; tried again in .* strandline held "], 1),
     "later": (75, ["%s: " + SAYS, "left: 2 records to send", "try: the same command in"], 1),
 }
 ITEMS = {
@@ -108,6 +110,7 @@ PAGES = {
     "less": (0, [], 2),
     "sign in": (77, ["requires a sign-in: " + SAYS], 1),
     "halt": (69, ["%s: " + SAYS], 1),
+    "full": (69, ["%s: " + SAYS], 1),
     "later": (75, ["%s: " + SAYS, "try: the same command in"], 1),
 }
 
