@@ -496,6 +496,20 @@ extension ZoneChange {
     #expect(try await a.unsettled == 3)
   }
 
+  @Test func `is halted before a batch of it leaves that was made ready meanwhile`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.open().write { tx in
+      for number in 0..<450 { try tx.save(Record(type: "Note", id: RecordID("n\(number)"), fields: ["v": 1])) }
+    }
+    cloud.refuse { script in
+      for number in 0..<450 { script.items["n\(number)"] = [CloudError(.accessDenied, reason: "not this type")] }
+      script.isForever = true
+    }
+    #expect(try await a.run()?.code == .serverRefused)
+    #expect(cloud.sent.map(\.count) == [200])
+  }
+
   @Test func `keeps no deletion back`() async throws {
     let (a, cloud) = try await refused()
     try await a.erase("old")

@@ -21,7 +21,7 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let storeHeld = Code("storeHeld")
     /// The store does not lie at its path any more: its folder was moved, removed or replaced, or a copy was put over its
     /// files, while it was open or suspended. Nothing was written to what lies there now. The message says where what was
-    /// acknowledged is; close the store, and open what is there.
+    /// acknowledged is; close the store, and open the one at the path.
     public static let storeReplaced = Code("storeReplaced")
     /// Acknowledged data is damaged; nothing was changed.
     public static let damaged = Code("damaged")

@@ -40,7 +40,7 @@ package struct ZoneState: Hashable, Sendable {
   package var isLost: Bool { lostReason != nil }
   /// A person has said which side stands, and the full fetch that carries it out has not ended.
   package var isDecided: Bool { !isLost && isDirty && ["here", "server"].contains(resetPolicy) }
-  /// It was fetched to its end once, and no sweep of it is open: what is to come is what has changed since.
+  /// It was fetched to its end once, and no sweep of it is open: its next pages have only later changes.
   package var isFetchedByToken: Bool { token != nil && !isFullFetch && sweepEpoch == 0 }
   /// A rule has removed its records: it is synced again when the server has it again, or when something is owed to it.
   package var isFollowed: Bool { lostReason == .erased && ruledMilliseconds != 0 }

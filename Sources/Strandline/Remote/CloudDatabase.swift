@@ -105,7 +105,7 @@ extension CloudDatabase {
 
 /// A question for one page of a zone's changes.
 public struct ZoneQuery: Hashable, Sendable {
-  /// Which zone.
+  /// The zone whose changes are asked for.
   public var zone: ZoneID
   /// Where the page begins: the token of the page before; nil: at the zone's beginning.
   public var token: ChangeToken?

@@ -145,7 +145,7 @@ extension Schema {
   /// The indexes by which the children of a deleted record are found.
   var childIndexes: [RecordIndex] { childRules.map { RecordIndex(parentOf: $0.type, $0.parent) } }
 
-  /// What is declared of the parent of a type's records, if they do not stay as they are when it is deleted.
+  /// The rule for a type's records whose parent is deleted; nil if they stay as they are.
   func childRule(of type: String) -> ParentSchema? {
     self[type].parent.flatMap { $0.whenDeleted == .keep ? nil : $0 }
   }

@@ -80,7 +80,7 @@ extension RecordStore {
   }
 }
 
-/// What is to be created again.
+/// Deleted records that a restoration creates again.
 private struct LostRecords {
   var asked: [Record]
   /// What was deleted with them, each after the record above it.
@@ -120,7 +120,7 @@ private struct TakenAlong {
   private var byAsked: [RecordID: [RecordID: LSN]] = [:]
   /// What took each record last.
   private var takers: [RecordID: RecordID] = [:]
-  /// The transaction that brought a version of one that was deleted; a deletion in the same one stands.
+  /// The transaction that brought a version of one that was deleted; a deletion in the same one still counts.
   private var shown: [RecordID: Int] = [:]
   private var transaction = 0
 
@@ -140,7 +140,7 @@ private struct TakenAlong {
         if let before = shown.removeValue(forKey: deleted.id), before != transaction { livesAgain(deleted.id) }
         causes[lsn] = deleted.id
       } else if let by = causes[deleted.cause] {
-        // What is below it may have been taken by it.
+        // Its own deletion may have taken records below it along.
         causes[lsn] = by
         takers[deleted.id] = by
         byAsked[by, default: [:]][deleted.id] = lsn

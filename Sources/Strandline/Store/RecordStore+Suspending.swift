@@ -47,7 +47,7 @@ private struct DiskRuns: Sendable {
   private(set) var definitions = IndexDefinitions()
   /// Why it is not known which indexes are declared.
   private(set) var definitionsFailure: StrandlineError?
-  /// The log was compacted behind the event with which it was suspended.
+  /// The log was compacted past the event with which it was suspended.
   private(set) var isLogCompacted = false
 
   init(_ environment: SystemEnvironment, _ cache: BlockCache, of storeUUID: [UInt8]) {
@@ -257,7 +257,7 @@ extension RecordStore {
 
   /// Applies what other processes wrote before `log` was opened again.
   ///
-  /// - Parameter wasCompacted: behind the event with which it was suspended.
+  /// - Parameter wasCompacted: whether a compaction has passed the event with which the store was suspended.
   private func catchUp(with log: Log, since suspended: Suspension, wasCompacted: Bool) throws {
     let wasRewritten = wasCompacted || !suspended.segmentIDs.isSubset(of: log.segmentIDs)
     try core.withLock { _ in

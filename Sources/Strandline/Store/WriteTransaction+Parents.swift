@@ -13,7 +13,7 @@ private struct Subtree {
 extension WriteTransaction {
   // MARK: Deleting
 
-  /// Deletes a record, and does with those below it what is declared of their types.
+  /// Deletes a record, and applies to those below it the rules that their types declare.
   ///
   /// - Returns: what was deleted; empty if the record does not live.
   mutating func removeTree(_ id: RecordID) throws -> [RecordID] {
@@ -61,7 +61,7 @@ extension WriteTransaction {
     return below
   }
 
-  /// Does with a record whose parent is deleted what is declared, but for a deletion. Another tool may have made it larger than a
+  /// Takes the parent of a record away, or moves it, as its type declares for a deleted parent. Another tool may have made it larger than a
   /// save may be: then the server says whether it takes it.
   mutating func settle(_ id: RecordID, withoutParentBy parent: ParentSchema) throws {
     guard var record = try find(id) else { return }

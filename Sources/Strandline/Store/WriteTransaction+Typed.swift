@@ -136,7 +136,7 @@ extension WriteTransaction {
     }
   }
 
-  /// Deletes a typed value's record, and does with the records below it what is declared of their types.
+  /// Deletes a typed value's record, and applies to the records below it the rules that their types declare.
   ///
   /// - Returns: the records that were deleted, as `delete(_:)` of a record.
   @discardableResult
@@ -144,7 +144,7 @@ extension WriteTransaction {
     _ value: Value, fileID: String = #fileID, line: Int = #line
   ) throws -> [RecordID] { try delete(value.recordID, fileID: fileID, line: line) }
 
-  /// Deletes a record by its type and name, and does with the records below it what is declared of their types.
+  /// Deletes a record by its type and name, and applies to the records below it the rules that their types declare.
   ///
   /// - Returns: the records that were deleted, as `delete(_:)` of a record.
   @discardableResult

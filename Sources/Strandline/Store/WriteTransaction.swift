@@ -96,14 +96,14 @@ public struct WriteTransaction: ~Copyable {
   /// them.
   mutating func createAgain(_ record: Record) throws { try put(record, creating: true, checksNames: false) }
 
-  /// Deletes a record, and does with the records below it what `StoreOptions.schema` declares of their types: deletes them,
-  /// and what is below them; takes their parent away; or moves them.
+  /// Deletes a record, and applies to the records below it the rules that `StoreOptions.schema` declares: it deletes them,
+  /// and those below them; takes their parent away; or moves them.
   ///
   /// `RecordStore.restore(_:)` brings back the record with all that this call has deleted.
   ///
   /// - Returns: the records that this call has deleted, this one first and each before its children; empty if it does not live.
   /// - Throws: `StrandlineError`: `.foreignZone` if the configuration leaves its zone out; `.damaged` and `.io` if a record cannot be read; this call has changed nothing then.
-  ///   `.tooLarge` as `save`: what is below the record does not fit into one transaction with it.
+  ///   `.tooLarge` as `save`: the records below it do not fit into one transaction with it.
   /// - Complexity: O(records that are changed); where a type declares a rule for deleted parents also O(changes that the store's
   ///   index does not have yet), once a transaction. While the index of such a type is being built, O(records of the type).
   @discardableResult

@@ -52,13 +52,13 @@ extension RecordStore {
 }
 
 extension WriteTransaction {
-  /// Does with a child whose parent was deleted what is declared, unless the app has moved it meanwhile.
+  /// Applies to a child whose parent was deleted the rule of its type, unless the app has moved it meanwhile.
   fileprivate mutating func settleOrphan(_ id: RecordID, _ parent: ParentSchema) throws {
     guard let record = try find(id), let name = parent.parentName(record), let deletion = try ended(name, in: id.zone)
     else { return }
     switch parent.whenDeleted {
     case .keep: return
-    // What is below it follows when the server has taken this: all of it may be more than a transaction holds.
+    // The records below it follow when the server has taken this: all of it may be more than a transaction holds.
     case .delete: try remove(id, cause: deletion.lsn)
     case .setNil, .move: try settle(id, withoutParentBy: parent)
     }

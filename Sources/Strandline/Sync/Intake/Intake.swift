@@ -83,7 +83,7 @@ package struct Intake {
       taken.report.echoes += 1
       taken.touched.insert(id)
       try closeBlock(of: id, words: "the server agrees with this store", &core)
-      // What could not be read is what is here. The hold of an edit has its own reason.
+      // The version that could not be read is the one that is here. The hold of an edit has its own reason.
       if source == .lookup, core.projections.held(id) == nil { try endHold(of: id, &core) }
       return
     }
@@ -112,7 +112,7 @@ package struct Intake {
   private func endHold(of id: RecordID, _ core: inout StoreCore) throws {
     guard let unread = core.projections.sync.unread[id], !unread.isShelved else { return }
     try core.append(.released(Released(id: id, lsn: .none)))
-    // An edit of it was refused beside what is gone.
+    // The server refused an edit of it beside a version that is gone.
     if let held = core.projections.held(id) { try core.append(.released(Released(id: id, lsn: held.lsn))) }
   }
 

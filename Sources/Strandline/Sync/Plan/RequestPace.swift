@@ -105,7 +105,7 @@ struct RequestPace: Sendable {
     }
   }
 
-  /// How long the engine waits after so many failures in a row of what is no request's own.
+  /// How long the engine waits after so many failures in a row of one zone's feed.
   func ownWait(failures: Int) -> Int64 { policy.pace.ownWait(failures: failures, policy.random) }
 
   /// The failures in a row of the kind of request that has failed most often, and the last error of any; nil if there is none.

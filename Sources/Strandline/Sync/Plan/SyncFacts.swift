@@ -27,7 +27,7 @@ struct Moment: Sendable {
   }
 }
 
-/// What the fold of the log says, with what is not durable yet.
+/// The questions that the fold of the log answers, with the events that are not durable yet.
 protocol FoldFacts: Sendable {
   /// Reads what the engine has learned. `read` is short: it may hold a lock.
   func learned<Value: Sendable>(_ read: (SyncState) -> Value) -> Value
@@ -65,7 +65,7 @@ protocol SyncFacts: FoldFacts {
   func undurableEvent(at lsn: LSN) throws(StrandlineError) -> Event
 }
 
-/// What is known of a change that was pending a moment ago.
+/// The answer to a question about a change that was pending a moment ago.
 enum PendingFact {
   case change(RecordID, LogEvent)
   /// A newer one, or an outcome, has followed.

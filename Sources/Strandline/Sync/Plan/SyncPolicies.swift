@@ -47,7 +47,7 @@ public struct ZoneLossRules: Hashable, Sendable {
 
 /// What a rule has decided about a zone that was lost.
 public struct ZoneLossDecision: Hashable, Sendable {
-  /// Which zone.
+  /// The zone that was lost.
   public var zone: ZoneID
   /// Why it was lost.
   public var reason: ZoneLoss

@@ -128,7 +128,7 @@ struct FeedProgress: Hashable, Sendable {
   /// - Parameters:
   ///   - asked: the token that it was asked with.
   ///   - token: the one that it has brought.
-  /// - Returns: what is wrong with it; nil if it is a new one, or the last one.
+  /// - Returns: the defect of the page; nil if its token is a new one, or the last one.
   mutating func count(asked: ChangeToken?, token: ChangeToken, isEmpty: Bool, moreComing: Bool) -> String? {
     guard moreComing else {
       self = FeedProgress()

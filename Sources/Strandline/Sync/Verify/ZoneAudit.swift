@@ -80,7 +80,7 @@ extension CycleDriver {
       guard let defect else { return page }
       let error = CloudError(.zoneBusy, reason: "the feed of zone '\(zone)' says \(defect)")
       plan.failed(.page, error, doing: request.words, times: feed.progress.repeats, StoreFacts(store))
-      // What is empty leads on; what comes again does not.
+      // An empty page leads on; a token that comes again does not.
       return page.changes.isEmpty && page.token != token ? page : nil
     } catch let error as CloudError {
       switch ErrorPolicy.request(error) {

@@ -297,7 +297,7 @@ struct OutgoingQueue: Sendable {
     }
   }
 
-  /// Reads what is owed until a batch is ready, and takes nothing.
+  /// Reads pending changes until a batch is ready, and takes nothing.
   ///
   /// - Returns: the first `count` saves of the zone that has most.
   mutating func lookAhead(_ reading: Reading, _ count: Int) throws -> [UploadItem] {

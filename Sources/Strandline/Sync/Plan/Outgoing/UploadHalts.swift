@@ -46,7 +46,7 @@ struct UploadHalts: Sendable {
 
   /// A type of which records are refused alike.
   private struct TypeHalt: Sendable {
-    /// What is let through next.
+    /// Which record is sent next though the type is halted.
     enum Probe: Hashable, Sendable {
       case none
       /// One that was not refused yet; or whichever comes first, where there is no such one.
@@ -85,7 +85,7 @@ struct UploadHalts: Sendable {
   /// Zones and types of which every record was refused with the same words.
   var types: [HaltedType: CloudError] { typeHalts.mapValues(\.error) }
 
-  /// When the first of what is refused is tried again.
+  /// The next moment at which anything that is halted is tried again.
   var nextTry: UInt64? { (halts.values.map(\.end) + typeHalts.values.map(\.end)).min() }
 
   /// When what is refused of a zone in whole requests is tried again; nil if nothing is.
