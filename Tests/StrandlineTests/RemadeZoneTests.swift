@@ -27,7 +27,7 @@ import Testing
     let (fleet, b, cloud) = try await remade(count)
     let error = try await b.run()
     #expect(error?.code == .zoneLost)
-    #expect(error?.message.contains("emptied, or deleted and made again") == true, "\(error?.message ?? "-")")
+    #expect(error?.message.contains("emptied, or deleted and created again") == true, "\(error?.message ?? "-")")
     #expect(try await b.mainZone().lostReason == .deleted)
     #expect(try await b.livingNames() == noteNames(count).union(["mine", "other"]))
     #expect(try await b.value("n0") == "edited")

@@ -1,49 +1,49 @@
-// What follows from what a full fetch, or a comparison, did not list.
+// Decides what to do about synced records that a full fetch, or a comparison, did not list.
 //
-// A list that lacks a record is no proof: a server may leave a page out, or say too early that it was the last one. So the
-// server is asked for each absent record by name, and only what it does not find then is gone. If nothing is left of all that
-// this store has synced, it may be another zone under the same name, which no deletion has emptied: then nothing is removed
-// either, unless something says that it is the same one.
+// A list without a record proves nothing: a server may leave out a page, or end the list too early. So the server is asked for each
+// absent record by name, and only records that it does not find then are gone. If none of the synced records is left, another
+// device may have deleted the zone and made a new one of that name. Then nothing is removed either, unless something proves that
+// it is the same zone.
 
-/// What is known of a zone when its list has ended, and of the records of this store that it lacks.
+/// The facts about a zone and its absent records at the end of its list.
 package struct AbsenceKnowledge: Hashable, Sendable {
-  /// How many synced records live here, the absent ones among them.
+  /// Synced records of the zone that this store has, the absent ones among them.
   package var living = 0
-  /// Absent records for which the server has not been asked by name.
+  /// Absent records that were not looked up yet.
   package var unasked = 0
-  /// Those for which it was asked, and whose answer does not say whether it has them.
+  /// Absent records whose lookup did not say whether the server has them.
   package var untold = 0
-  /// Those that it does not have.
+  /// Absent records that the server did not find.
   package var gone = 0
-  /// Names of which nothing is here but that they could not be read, and that are still to be asked for.
+  /// Records to look up of which only the name is known: no version of them could be read.
   package var unread = 0
-  /// Something says that the zone is the one that this store has synced: the server has taken its change token since, or has
-  /// shown a record that this store had, of the same creation, or one that it knows to be deleted.
+  /// The zone is proved to be the one that was synced: the server has accepted its change token since, or has shown a record that
+  /// this store had, with the same creation time, or one that this store knows to be deleted.
   package var isSameZone = false
-  /// The side that a person, or a rule of the app's, lets stand.
+  /// The side that decides, if a person or a rule of the app has chosen one.
   package var decided: ResyncSource?
-  /// The app follows a zone that was made again without a question.
+  /// The app accepts a zone that was deleted and made again, without asking a person.
   package var followsRemade = false
 
-  /// What is done next.
+  /// What to do next.
   package enum Step: Hashable, Sendable {
-    /// Absent records are looked up.
+    /// Look up absent records.
     case lookUp
-    /// What is gone is removed, and the rest is done later.
+    /// Remove the records that are gone; the others later.
     case remove
-    /// So much is absent that a person is asked.
+    /// Ask a person: too many records are absent.
     case ask
-    /// Nothing of what this store knows is left: the zone is lost.
+    /// Set the zone aside as lost: none of the synced records is left.
     case lose
-    /// Some answers did not say it: each of these records is asked for in each run until one does.
+    /// Leave the records without an answer to later cycles, which look up each until an answer comes.
     case setAside
-    /// The same, and nothing more can be done about the zone before: the next run goes on.
+    /// Go on in the next cycle: the zone depends on the missing answers.
     case wait
-    /// Nothing is absent.
+    /// Finish: nothing is absent.
     case end
   }
 
-  /// At most this number of records is removed without a question, or this part of the zone's if that is more.
+  /// At most this many records are removed without asking a person, or a fifth of the zone if that is more.
   static let removedMax = 100
   static let removedPart = 5
 
@@ -51,19 +51,19 @@ package struct AbsenceKnowledge: Hashable, Sendable {
 
   private var isMuch: Bool { unasked + untold + gone > max(Self.removedMax, living / Self.removedPart) }
 
-  /// What follows. The first line that applies decides.
+  /// The next step. The first line that applies decides.
   ///
-  /// | known | follows |
-  /// | --- | --- |
-  /// | it is the same zone, nobody has decided, much is absent | a person is asked |
-  /// | it is the same zone, or somebody has decided; something is to be asked for | look up |
-  /// | the same; something is gone | remove |
-  /// | the same; some answers did not say it | set them aside, or wait if this store's side stands |
-  /// | nothing says that it is the same zone; much is absent, and the first lookups have found none that was known here | lost |
-  /// | the same; something is to be asked for | look up |
-  /// | the same; something is gone, and all is told | lost, or removed if the app follows such zones |
-  /// | some answers did not say it | wait |
-  /// | nothing is absent | end |
+  /// | zone | records | step |
+  /// | --- | --- | --- |
+  /// | proved the same, nobody has decided | many are absent | ask |
+  /// | proved the same, or somebody has decided | some are not looked up | look up |
+  /// | | some are gone | remove |
+  /// | | some have no answer | set aside; wait if this store's side decides |
+  /// | not proved the same, nobody has decided | many are absent, the first lookups found none of this store's | lose |
+  /// | | some are not looked up | look up |
+  /// | | some are gone, all have answers | lose; remove if the app follows such zones |
+  /// | any | some have no answer | wait |
+  /// | any | none is absent | end |
   package func next() -> Step {
     if isSameZone || decided != nil {
       if decided == nil, isMuch { return .ask }
@@ -81,7 +81,7 @@ package struct AbsenceKnowledge: Hashable, Sendable {
 
 /// The absent records of one zone while they are looked up.
 struct AbsenceProof: Sendable {
-  /// How many synced records live here.
+  /// Synced records of the zone that this store has.
   let living: Int
   /// A synced record that was not listed, as this store has it.
   struct Absent {
@@ -97,30 +97,30 @@ struct AbsenceProof: Sendable {
     }
   }
 
-  /// Since when the zone is known to have been there, by the server's clock; 0: it is the one that this store has fetched.
+  /// Since when the zone is known to exist, by the server's clock; 0: it is proved to be the one that this store has fetched.
   private var knownSince: Int64?
-  /// What came here later may be of another zone of that name.
+  /// Versions that were logged later may come from another zone of that name.
   private let provedUpTo: LSN
   /// When the server had the oldest of the absent records last.
   private let oldest: Int64
-  /// What is to be asked for; the next one last.
+  /// The records to look up; the next one last.
   private var order: [RecordID]
-  /// What has no answer, with the event of the version that is absent; `.none` if only the name is known.
+  /// Records without an answer, with the event of the absent version; `.none` if only the name is known.
   private var open: [RecordID: LSN] = [:]
   private var untold: Set<RecordID> = []
   private var unread: Int
-  /// What the server does not have, with the event of the version that is absent.
+  /// Records that the server did not find, with the event of the absent version.
   private(set) var gone: [(id: RecordID, version: LSN)] = []
   /// How many of those were removed.
   private(set) var removed = 0
   /// The last answer that did not say whether the server has a record.
   private(set) var failure: CloudError?
-  /// All are asked for, and some answers are missing: this run asks no more.
+  /// All were looked up and some answers are missing: this cycle asks no more.
   var isPaused = false
 
   /// - Parameters:
-  ///   - knownSince: since when the zone is known to have been there; 0: it is the one that this store has fetched.
-  ///   - provedUpTo: what came here later may be of another zone of that name.
+  ///   - knownSince: since when the zone is known to exist; 0: it is proved to be the one that this store has fetched.
+  ///   - provedUpTo: versions that were logged later may come from another zone of that name.
   ///   - absent: the synced records that were not listed.
   ///   - unread: the records that could not be read and were not listed either.
   init(
@@ -134,8 +134,8 @@ struct AbsenceProof: Sendable {
     order = open.keys.sorted(by: >)
   }
 
-  /// What is known by now. The zone was there before the server had the oldest of the absent records last: so that one was in it.
-  /// Records of one request have one time.
+  /// The facts by now. A zone that existed when the oldest absent record was last at the server held that record: it is the same
+  /// zone. The times may be equal, as all records of one request get one time.
   var knowledge: AbsenceKnowledge {
     var known = AbsenceKnowledge()
     (known.living, known.isSameZone) = (living, knownSince.map { $0 <= oldest } ?? false)
@@ -174,10 +174,10 @@ struct AbsenceProof: Sendable {
       if let created { knownSince = min(knownSince ?? .max, version <= provedUpTo ? 0 : created) }
     case let answer? where answer.isNotFound:
       close()
-      // The feed has shown its deletion, in doubt, and the answer has confirmed it: it is removed already.
+      // Without the version, the answer has already confirmed a deletion that the feed had shown.
       if !isOfName, base == version { gone.append((id, version)) }
     case .failed(let error, _)? where !error.raw.isEmpty:
-      // The server has it, and it cannot be read: it is held by its name.
+      // The server has it, in a form that this device cannot read: the intake keeps its bytes.
       close()
     case .failed(let error, _)?: fail(error)
     case .deleted?, nil:
@@ -186,8 +186,7 @@ struct AbsenceProof: Sendable {
     return true
   }
 
-  /// The records whose answers did not say whether the server has them, each with the event of its version. They are left to
-  /// others.
+  /// Takes out the records whose answers did not say whether the server has them, each with the event of its version.
   mutating func takeUntold() -> [(id: RecordID, version: LSN)] {
     defer {
       for id in untold { open[id] = nil }
@@ -196,7 +195,7 @@ struct AbsenceProof: Sendable {
     return untold.sorted().compactMap { id in open[id].map { (id, $0) } }
   }
 
-  /// What is gone has been removed.
+  /// The records that are gone have been removed here.
   mutating func removedGone() {
     removed += gone.count
     gone = []

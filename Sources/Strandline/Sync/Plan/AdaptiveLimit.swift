@@ -1,4 +1,4 @@
-// How many of something one request asks for or carries: as many as the server takes, which only its refusals say.
+// How many records or zones one request may hold. The server's refusals are the only way to learn how many it takes.
 
 import StrandlineSystem
 
@@ -10,7 +10,7 @@ struct AdaptiveLimit: Hashable, Sendable {
   /// Answers to full requests before it grows.
   private(set) var growsAfter: Int
   private var answered = 0
-  /// Whether each refusal makes the next growth rarer: the request, or its answer, has carried all of its bytes.
+  /// Whether each refusal doubles `growsAfter`, because a refused request, or its answer, has carried all of its bytes.
   private let isCostly: Bool
 
   static let growsAfterMin = 4
@@ -30,7 +30,7 @@ struct AdaptiveLimit: Hashable, Sendable {
     answered = 0
   }
 
-  /// The next growth comes later.
+  /// Doubles the number of answers before the next growth.
   mutating func growLater() { if isCostly { growsAfter = Swift.min(Self.growsAfterMax, growsAfter * 2) } }
 
   /// A request with this number was answered.
@@ -45,7 +45,7 @@ struct AdaptiveLimit: Hashable, Sendable {
     return true
   }
 
-  /// The refusals did not say that it is too much.
+  /// The refusals had another cause than the number.
   mutating func restore(_ before: (current: Int, growsAfter: Int)) {
     (current, growsAfter) = (Swift.max(current, Swift.min(max, before.current)), before.growsAfter)
   }
@@ -53,7 +53,7 @@ struct AdaptiveLimit: Hashable, Sendable {
   mutating func reset() { (current, answered) = (max, 0) }
 }
 
-/// The limits that outlast a request. That of a feed's page is the feed's (`Feed.limit`).
+/// The limits that outlast a request. `Feed.limit` has that of a zone's pages.
 struct RequestLimits: Sendable {
   /// Operations of an upload.
   var operations: AdaptiveLimit
@@ -62,28 +62,28 @@ struct RequestLimits: Sendable {
   /// Zones of which one request asks for pages.
   var zones = AdaptiveLimit(SyncPlan.zonesTogetherMax, isCostly: true)
 
-  /// - Parameter learned: what the log says that the server takes; 0: it has refused none.
+  /// - Parameter learned: the limit of operations that an earlier process has logged; 0: no request was refused.
   init(operations max: Int, learned: Int) {
     operations = AdaptiveLimit(max, isCostly: true, current: learned > 0 ? learned : nil)
   }
 }
 
-/// The halves of a batch that the server refused as too much: the engine sends them at once, until it has found the record that
+/// The halves of a batch that the server refused as too large. The engine sends them at once, until it has found the record that
 /// the server refuses alone.
 struct BatchSplit: Sendable {
-  /// How often batches of one cycle are halved: twice what finds one wrong record of 200, and a few more.
+  /// How often batches of one cycle are halved: about twice as often as finding one wrong record of 200 needs.
   static let splitsMax = 36
 
-  /// The parts that were not sent yet, the next one last.
+  /// The halves that were not sent yet, the next one last.
   var parts: [(zone: ZoneID, units: [[UploadItem]])] = []
   /// Halves are being sent.
   var isOpen = false
-  /// What was refused alone.
+  /// The units that were refused alone.
   var refusedAlone: [(batch: [Upload], error: CloudError)] = []
-  /// The limit before, to be restored if one record alone turns out to be refused, and not the number of them.
+  /// The limit to restore if the split finds one bad record rather than a batch that was too large.
   var limitBefore: (current: Int, growsAfter: Int)?
   /// How often batches of this cycle may still be halved.
   var splitsLeft = BatchSplit.splitsMax
-  /// The types of which this cycle has sent something.
+  /// The types of which the server took a save in this cycle.
   var takenTypes: Set<UploadHalts.HaltedType> = []
 }

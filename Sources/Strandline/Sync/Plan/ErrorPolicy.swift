@@ -1,9 +1,9 @@
-// What an error means: one table, asked by (code, whole request or item). Formats/remote.md states it for people; a
-// test holds the two against each other.
+// One table of what each server error means, for a whole request and for one item of it. Formats/remote.md has it for people; a test
+// compares the two.
 
 /// What follows from a refusal.
 package enum ErrorPolicy: Hashable, Sendable {
-  /// Wait, then try again. Any part of a refused request may have been applied.
+  /// Wait, then try again. The server may have applied any part of the request.
   case retry
   /// Look the record up, merge, send again.
   case resolve
@@ -17,7 +17,7 @@ package enum ErrorPolicy: Hashable, Sendable {
   case target
   /// The request is too large: send it in halves. If it holds one record, hold that record.
   case split
-  /// Another record of the request was refused, and with it all of them: send it again with that one.
+  /// Another record of the request was refused, and with it all of them: send this one again, together with that one.
   case together
   /// The storage of the zone's owner is full: nothing but deletions is sent to the owner's zones for a while.
   case stopSaves
@@ -35,7 +35,7 @@ package enum ErrorPolicy: Hashable, Sendable {
     case .conflict, .exists: .resolve
     case .notFound: .missing
     case .validatingReferenceError: .target
-    // The batch is too large, not the record; of one record alone: hold.
+    // The batch is too large, not the record; if it has one record: hold.
     case .limitExceeded: .split
     case .zoneNotFound: .zoneMissing
     case .atomicError: .together
@@ -58,7 +58,7 @@ package enum ErrorPolicy: Hashable, Sendable {
       if error.httpStatus == 413 {
         .split
       } else
-      // A gateway on the way may fail with an answer that is not CloudKit's.
+      // A gateway in between may fail with an answer that is not CloudKit's.
       if let status = error.httpStatus, (500...599).contains(status) {
         .retry
       } else {
@@ -67,17 +67,17 @@ package enum ErrorPolicy: Hashable, Sendable {
     }
   }
 
-  /// Whether nothing of a request was applied that was refused as a whole with this error. An answer that is none of
-  /// CloudKit's, one that was not read, and that of a server in trouble, leave it open.
+  /// Whether a request that was refused as a whole with this error changed nothing at the server. An answer that is not CloudKit's,
+  /// one that could not be read, and one of an overloaded server do not say.
   static func appliedNothing(_ error: CloudError) -> Bool {
     guard request(error) != .retry, error.code != .answerTooLarge else { return false }
     return error.code != .unexpectedServerResponse || error.httpStatus == 413
   }
 
-  /// Whether a request that only asks may be answered if it asks for less. BAD_REQUEST says that something else is wrong with it.
+  /// Whether a request that only reads may succeed if it asks for less. BAD_REQUEST has another cause than the size.
   static func asksForLess(_ error: CloudError) -> Bool { request(error) == .split && error.code != .badRequest }
 
-  /// Whether a request for several records may be refused so because of one of them, and is again for that one alone.
+  /// Whether one record may have caused this refusal of a request for several. Alone it would be refused again.
   static func mayBeOfOneRecord(_ error: CloudError) -> Bool {
     switch item(error) {
     case .hold, .split, .target, .resolve: true
@@ -85,9 +85,8 @@ package enum ErrorPolicy: Hashable, Sendable {
     }
   }
 
-  /// Whether a request may have been refused because its change token has expired. CloudKit Web Services has no code for
-  /// that; the live service was seen to answer BAD_REQUEST for the zone. A server that has one may call it
-  /// SYNC_TOKEN_EXPIRED, say.
+  /// Whether a request may have been refused because its change token has expired. CloudKit Web Services documents no code for that;
+  /// the live service answered BAD_REQUEST for the zone. Other servers may use a code like SYNC_TOKEN_EXPIRED.
   static func mayBeExpiredToken(_ error: CloudError) -> Bool {
     let code = error.code.rawValue.uppercased()
     return error.code == .badRequest || (code.contains("TOKEN") && code.contains("EXPIRED"))
@@ -98,7 +97,7 @@ extension CloudError {
   /// The public form of a refusal that ends a cycle. `retryAfter` is set only if the server named the wait.
   func asStrandlineError(_ doing: String, wait: Double? = nil, isServers: Bool = false) -> StrandlineError {
     let retryAfter = isServers ? wait : nil
-    // The engine's own backoff is left out: it delays automatic cycles alone, not a later `now()`.
+    // Without the engine's own backoff, which delays automatic cycles only and not a later `now()`.
     let later = retryAfter.map { "; try again in \(Int($0.rounded(.up))) s" } ?? ""
     switch code {
     case .conflict, .exists:

@@ -1,48 +1,48 @@
-// What the engine remembers of single records between requests, beside what they wait for (Outgoing/OutgoingQueue.swift): how often
-// they were refused, and what is in doubt. A record of which nothing is pending is forgotten.
+// What the engine remembers of single records between requests: how often they were refused, and which are in doubt. What they wait
+// for is in Outgoing/OutgoingQueue.swift. A record without a pending change is forgotten.
 
 import StrandlineSystem
 
-/// What is remembered of single records.
+/// Refusals, doubts and deadlines of single records.
 struct RecordMemory: Sendable {
-  /// What is asked about a record that a save did not find.
+  /// How far the engine has looked for a record that the server did not find for a save.
   enum Doubt: Hashable, Sendable {
-    /// The feed to its end, for its deletion.
+    /// It reads the feed to its end, which may bring the deletion.
     case feed
-    /// The feed from its beginning, which shows every record and deletion.
+    /// It reads the feed from its beginning, which shows every record and deletion.
     case wholeFeed
-    /// Nothing more: the feed from its beginning has shown it. If a save does not find it even so, no other fetch will help.
+    /// The feed from its beginning has shown the record. If a save still does not find it, another fetch will not help.
     case shown
   }
 
   struct Memory: Sendable {
-    /// How often in a row the record was refused although nothing is known to be wrong with it, and at last with what.
+    /// How often in a row the record was refused though nothing is known to be wrong with it, and the last refusal.
     var refusals = 0
     var refusal: CloudError?
-    /// How often in a row the server asked to try it again later, the last of these refusals, and until when it named a wait, by
+    /// How often in a row the server asked to try it again later, the last such refusal, and the end of the wait that it named, by
     /// the monotonic clock.
     var postponed: (count: Int, error: CloudError, until: UInt64)?
-    /// How often in a row lookups did not say what the server has of it, and what the last one said. A refusal of its change
-    /// between two of them ends nothing: only an answer does.
+    /// How often in a row lookups did not bring the server's version, and the last error. Only a lookup that brings it resets
+    /// this, not a refusal of the change.
     var unshown: (count: Int, error: CloudError)?
-    /// How often a change of it was held, after the last of these holds has ended.
+    /// The change that was held last, and how often, once that hold has ended.
     var holds: (lsn: LSN, count: UInt64)?
-    /// The server does not have it although it once did.
+    /// The server did not find it although it once had it.
     var doubt: Doubt?
 
     var isEmpty: Bool { refusals == 0 && postponed == nil && unshown == nil && holds == nil && doubt == nil }
   }
 
-  /// How often a record may be refused because of the server's version before it waits, and before it is held.
+  /// After how many refusals in a row a record waits before the next try, and after how many it is held.
   static let waitsAt = 3
   static let holdsAt = 9
 
   private var all: [RecordID: Memory] = [:]
-  /// Those that were refused too often: they are held next.
+  /// Records that were refused too often: they are held next.
   var refusedTooOften: [RecordID] = []
-  /// When records that wait for a time are tried again, by the monotonic clock.
+  /// When records with a timed wait are tried again, by the monotonic clock.
   var times = Deadlines()
-  /// When holds end by themselves.
+  /// When timed holds end.
   var holdEnds = Deadlines()
   private let random: any RandomSource
 
@@ -58,7 +58,7 @@ struct RecordMemory: Sendable {
     } ?? false
   }
 
-  /// Whether a record waits for a time that a person may end: the server has named none.
+  /// Whether a record's wait is the engine's own, which a person may end: the server has named none.
   func waitsOnOwn(_ id: RecordID) -> Bool {
     let memory = self[id]
     return memory.unshown != nil || memory.postponed.map { ($0.error.retryAfterMilliseconds ?? 0) == 0 } ?? false
@@ -70,7 +70,7 @@ struct RecordMemory: Sendable {
     all[id] = memory.isEmpty ? nil : memory
   }
 
-  /// A record was refused although nothing is known to be wrong with it.
+  /// A record was refused though nothing is known to be wrong with it.
   mutating func countRefusal(of id: RecordID, _ error: CloudError) {
     change(id) { memory in
       memory.refusals += 1
@@ -84,7 +84,7 @@ struct RecordMemory: Sendable {
     change(id) { $0.postponed = (($0.postponed?.count ?? 0) + 1, error, until) }
   }
 
-  /// A lookup of a record did not say what the server has of it.
+  /// A lookup did not bring the server's version of a record.
   mutating func countUnshown(_ id: RecordID, _ error: CloudError) {
     change(id) { $0.unshown = (($0.unshown?.count ?? 0) + 1, error) }
   }
@@ -101,7 +101,7 @@ struct RecordMemory: Sendable {
     if all[id]?.postponed != nil { change(id) { $0.postponed = nil } }
   }
 
-  /// A lookup has said what the server has of a record.
+  /// A lookup has brought the server's version of a record, or said that there is none.
   mutating func shown(_ id: RecordID) {
     if all[id]?.unshown != nil { change(id) { $0.unshown = nil } }
   }
@@ -114,8 +114,8 @@ struct RecordMemory: Sendable {
     }
   }
 
-  /// It was held for them. One lookup more that does not say what the server has of it holds it again, or two refusals more: after
-  /// the first of these it is joined with what the server has now.
+  /// The record was held for its refusals. One more lookup without its version holds it again, or two more refusals: after the first
+  /// of them it is merged with the server's version.
   mutating func forgetCount(of id: RecordID) {
     change(id) { memory in
       if let unshown = memory.unshown {
@@ -127,7 +127,7 @@ struct RecordMemory: Sendable {
     }
   }
 
-  /// What the refusals of a record come to: the last of them, in the server's words.
+  /// One error for all refusals of a record: their number, and the last one in the server's words.
   func refusalsError(of id: RecordID) -> CloudError {
     let memory = self[id]
     let times = "refused \(memory.refusals) times"
@@ -146,7 +146,6 @@ struct RecordMemory: Sendable {
 
   // MARK: Doubts
 
-  /// One that was sent again before its doubt has ended waits for the same.
   mutating func doubt(_ id: RecordID, _ doubt: Doubt) { change(id) { $0.doubt = doubt } }
 
   mutating func endDoubt(of id: RecordID) {
@@ -164,16 +163,16 @@ struct RecordMemory: Sendable {
 
   // MARK: Times
 
-  /// The wait of one record after a number of others: from a second it doubles up to about four minutes, and is drawn between half
-  /// and all of it.
+  /// The wait of one record after `count` others: it doubles from one second to about four minutes, and a random part of its second
+  /// half is left off.
   func backoff(_ count: Int) -> Int64 {
     let whole = Int64(1_000) << Int64(min(count, 8))
     return whole / 2 + Int64(random.below(UInt64(whole / 2) + 1))
   }
 }
 
-/// Records and the moments at which they are tried again: a heap. What was set again stays in it and is passed over, until most
-/// of it is such.
+/// Records and the moments at which they are tried again: a heap. Replaced entries stay in it and are skipped, until they are
+/// more than half of it.
 struct Deadlines: Sendable {
   private struct Entry: Comparable, Sendable {
     var nanoseconds: UInt64
@@ -182,13 +181,13 @@ struct Deadlines: Sendable {
     static func < (one: Entry, other: Entry) -> Bool { (one.nanoseconds, one.id) < (other.nanoseconds, other.id) }
   }
 
-  /// The moments that count.
+  /// The current moment of each record.
   private var byID: [RecordID: UInt64] = [:]
   private var heap = MinHeap<Entry>()
 
   var isEmpty: Bool { heap.isEmpty }
   var first: (id: RecordID, nanoseconds: UInt64)? { heap.first.map { ($0.id, $0.nanoseconds) } }
-  /// How many entries have been moved, for a test of what it costs.
+  /// How many entries have been moved, for a test of the cost.
   var moves: Int { heap.moves }
 
   /// A record's moment; nil if it has none.
@@ -201,7 +200,7 @@ struct Deadlines: Sendable {
     if heap.count > 2 * byID.count + 64 { heap = MinHeap(byID.map { Entry(nanoseconds: $1, id: $0) }) }
   }
 
-  /// The next one of those that `isWanted` names. O(k log k), of k that come before it.
+  /// The first one that `isWanted` accepts. O(k log k), where k entries come before it.
   func first(where isWanted: (RecordID) -> Bool) -> (id: RecordID, nanoseconds: UInt64)? {
     heap.first { byID[$0.id] == $0.nanoseconds && isWanted($0.id) }.map { ($0.id, $0.nanoseconds) }
   }
@@ -264,10 +263,10 @@ struct MinHeap<Element: Comparable & Sendable>: Sendable {
     return first
   }
 
-  /// The least one that is wanted. O(k log k), of k that are less.
+  /// The least element that `isWanted` accepts. O(k log k), where k elements are less.
   func first(where isWanted: (Element) -> Bool) -> Element? {
     guard !elements.isEmpty else { return nil }
-    // Whatever is next is a child of what was passed over.
+    // The next larger element is a child of one that was skipped.
     var next = MinHeap<Place>([Place(place: 0, element: elements[0])])
     while let found = next.popFirst() {
       if isWanted(found.element) { return found.element }

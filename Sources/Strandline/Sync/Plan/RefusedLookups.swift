@@ -1,9 +1,9 @@
-// Lookups that the server refuses one by one. It may refuse a request because of one of its records, which is then held by name;
-// or it refuses every lookup, for a cause that will pass: then to hold each record would leave all of them to a person.
+// Tells two causes of refused lookups apart. One record may cause the refusal: it is then held. Or the server refuses every lookup
+// for a while: to hold each of these records would leave all of them to a person.
 
-/// The records of a zone of which a lookup was refused, each alone, while none of another record was answered.
+/// The records of a zone whose lookups were refused, each alone, since the last lookup that was answered.
 struct RefusedLookups: Sendable {
-  /// From so many on that are refused with one code it is not the records.
+  /// If this many are refused with one code, the records are not the cause.
   static let alikeMin = 8
 
   private(set) var refusals: [(name: CloudName, error: CloudError)] = []

@@ -1,16 +1,16 @@
 // When the next request may leave.
 //
-// Waits count per kind of request: a server that refuses every upload while it answers every fetch is asked for uploads
-// less and less often, and an answered fetch changes nothing about that. A server that is busy, a network that is away and
-// every wait that the server names hold all kinds.
+// Each kind of request has its own backoff: a server that refuses every upload and answers every fetch gets uploads less and
+// less often, whatever it answers to the fetches. A busy server, a network that is down and each wait that the server names
+// delay all kinds.
 //
-// A wait that the server names (`retryAfter`) is a lower bound and kept in full, 48 hours at most. It is an event of the
-// log, so it survives a relaunch. Otherwise the wait doubles from a second to 29 minutes, and each is drawn from a range
-// (`SyncPace`), so that many devices do not return at the same moment.
+// A wait that the server names (`retryAfter`) is kept in full, 48 hours at most, and logged, so it survives a relaunch. The
+// engine's own wait doubles from a second to 29 minutes with random jitter (`SyncPace`), so that many devices do not return
+// at the same moment.
 
 import StrandlineSystem
 
-/// The kinds of requests, each of which has waits of its own.
+/// The kinds of requests, each with its own backoff.
 package enum RequestKind: String, Hashable, Sendable, CaseIterable {
   case account
   case zoneList
@@ -18,17 +18,17 @@ package enum RequestKind: String, Hashable, Sendable, CaseIterable {
   case page
   case lookup
   case upload
-  /// A lookup of what was listed.
+  /// A lookup of records that the feed has listed without their fields.
   case listed
 }
 
 /// The waits between requests to one database.
 struct RequestPace: Sendable {
   static let retryAfterSecondsMax: Double = 48 * 3600
-  /// The engine's own waits above this become an event.
+  /// The engine's own waits above this are logged.
   static let loggedMillisecondsMin: Int64 = 5_000
 
-  /// How long the engine's own waits are, and what they are drawn from.
+  /// How long the engine's own waits are, and the random source for their jitter.
   struct Policy: Sendable {
     let pace: SyncPace
     let random: any RandomSource
@@ -38,20 +38,20 @@ struct RequestPace: Sendable {
 
   /// A wait before the next request.
   struct Wait: Sendable {
-    /// What is left of it.
+    /// The time that is left.
     var milliseconds: Int64
-    /// Why.
+    /// The failure that caused it.
     var error: CloudError
-    /// What was being done, as an error says it.
+    /// What the engine was doing, in the words of an error message.
     var doing: String
-    /// Whether the server named it. The engine's own can be ended early by a person.
+    /// Whether the server named it. A person can end only the engine's own.
     var isServers: Bool
-    /// Whether only a record, or a zone, waits: the next run asks for all the rest.
+    /// Whether only a record, or a zone, waits: the next cycle asks for all the rest.
     var isOfPart = false
   }
 
   private struct Until: Sendable {
-    /// By the monotonic clock, which runs on while the device sleeps, and which no one can turn.
+    /// By the monotonic clock, which also counts while the device sleeps and cannot be set.
     var nanoseconds: UInt64
     var error: CloudError
     var doing: String
@@ -62,7 +62,7 @@ struct RequestPace: Sendable {
       (self.error, self.doing, self.isServers) = (error, doing, isServers)
     }
 
-    /// What is left of it; nil if nothing is.
+    /// The rest of it; nil if it is over.
     func rest(_ now: Moment) -> Wait? {
       guard nanoseconds > now.nanoseconds else { return nil }
       return Wait(milliseconds: now.milliseconds(until: nanoseconds), error: error, doing: doing, isServers: isServers)
@@ -76,12 +76,12 @@ struct RequestPace: Sendable {
   /// The engine's own waits, of one kind and of all.
   private var kinds: [RequestKind: Until] = [:]
   private var all: Until?
-  /// The wait that the server named. A person cannot end it.
+  /// The wait that the server named, which a person cannot end.
   private var servers: Until?
-  /// The most operations that the server was found to take; 0 if it refused none for their number.
+  /// The most operations that the server was found to take; 0 if it refused no request for their number.
   private(set) var operationsMax: Int
 
-  /// - Parameter logged: the wait that the log has, which began before a relaunch.
+  /// - Parameter logged: the logged wait, which began before a relaunch.
   init(_ logged: Pace?, scope: DatabaseScope, _ policy: Policy, at now: Moment) {
     (self.policy, self.scope) = (policy, scope)
     operationsMax = Int(clamping: logged?.batchSize ?? 0)
@@ -93,7 +93,7 @@ struct RequestPace: Sendable {
 
   /// The wait before the next request of a kind; nil if it may leave now.
   func wait(for kind: RequestKind, at now: Moment) -> Wait? {
-    // Mostly nothing waits, and it is asked for each kind at each step.
+    // Fast path: this is called for each kind at each step, and mostly nothing waits.
     if servers == nil, all == nil, kinds.isEmpty { return nil }
     return [servers, all, kinds[kind]].compactMap { $0?.rest(now) }.max { $0.milliseconds < $1.milliseconds }
   }
@@ -105,7 +105,7 @@ struct RequestPace: Sendable {
     }
   }
 
-  /// How long the engine waits after so many failures in a row of one zone's feed.
+  /// How long the engine waits after a number of failures in a row of one zone's feed.
   func ownWait(failures: Int) -> Int64 { policy.pace.ownWait(failures: failures, policy.random) }
 
   /// The failures in a row of the kind of request that has failed most often, and the last error of any; nil if there is none.
@@ -116,9 +116,9 @@ struct RequestPace: Sendable {
 
   /// A cycle begins.
   ///
-  /// - Parameter logged: the wait that the log has.
-  /// - Returns: what the log has to learn, where the wall clock was turned back since a wait began: that its rest begins now. Else a
-  ///   process that is relaunched before the end would wait for all of it again, each time.
+  /// - Parameter logged: the logged wait.
+  /// - Returns: an event to log if the wall clock was set back since the wait began: the rest of the wait begins now. Otherwise each
+  ///   relaunch before its end would wait for all of it again.
   func begin(_ logged: Pace?, at now: Moment) -> Pace? {
     guard var pace = logged, pace.durationMilliseconds > 0, pace.wallMilliseconds > now.wall else { return nil }
     let rest = longestWait(at: now)
@@ -129,9 +129,9 @@ struct RequestPace: Sendable {
 
   /// A cycle has come to its end.
   ///
-  /// - Parameter logged: the wait that the log has.
-  /// - Returns: what the log has to learn, where it says that requests wait and none does any more: a person has ended the engine's
-  ///   own wait, and the server has answered since.
+  /// - Parameter logged: the logged wait.
+  /// - Returns: an event to log if the logged wait is the engine's own and is over early: a person has ended it, and the server has
+  ///   answered since.
   func end(_ logged: Pace?, at now: Moment) -> Pace? {
     guard var pace = logged, !pace.isServers, pace.remaining(wall: now.wall) > 0, longestWait(at: now) == nil else {
       return nil
@@ -147,12 +147,12 @@ struct RequestPace: Sendable {
     kinds[kind] = nil
   }
 
-  /// A person wants it now: the engine's own waits end, once. The next failure waits as long as it would have.
+  /// A person wants a cycle now: the engine's own waits end, once. The next failure waits as long as it would have.
   mutating func endOwnWaits() { (kinds, all) = ([:], nil) }
 
   /// The server takes this number of operations in one request, as far as is known.
   ///
-  /// - Returns: what the log has to learn, so that the next process begins with it; a wait that is under way goes on.
+  /// - Returns: an event to log, so that the next process begins with this number; it repeats the current wait.
   mutating func learn(operationsMax: Int, at now: Moment) -> Pace? {
     guard operationsMax != (self.operationsMax == 0 ? UploadPlan.operationsMax : self.operationsMax) else { return nil }
     self.operationsMax = operationsMax
@@ -168,14 +168,14 @@ struct RequestPace: Sendable {
 
   /// A request failed and may be sent again after a wait.
   ///
-  /// - Parameter times: how often in a row it has failed, where the request itself was answered.
-  /// - Returns: what the log has to learn: a wait that the server named, or a long one of the engine's own.
+  /// - Parameter times: how often in a row its answers were defective, if the request itself was answered.
+  /// - Returns: an event to log: a wait that the server named, or a long one of the engine's own.
   mutating func failed(
     _ kind: RequestKind, _ error: CloudError, doing: String, times: Int = 0, at now: Moment
   ) -> Pace? {
     failures[kind] = max((failures[kind] ?? 0) + 1, times)
     lastFailure = error
-    // Both count: a server that names no wait, or a very short one, is not asked again at once.
+    // The engine waits for the longer one: the server may name none, or a very short one.
     let named = error.retryAfterMilliseconds ?? 0
     let own = policy.pace.ownWait(failures: failures[kind, default: 1], policy.random)
     let until = Until(own, now, error, doing: doing, isServers: false)
@@ -189,7 +189,7 @@ struct RequestPace: Sendable {
 }
 
 extension CloudError {
-  /// Whether a request that failed with this says that no request will succeed now.
+  /// Whether this failure says that no request of any kind will succeed now.
   fileprivate var holdsEveryKind: Bool {
     switch code {
     case .throttled, .tryAgainLater, .serviceUnavailable, .networkError: true

@@ -1,31 +1,30 @@
-// What the plan has the store do between two requests: mostly to append what follows from an answer. A step is a value, as a
-// request is. `Engine/StoreSteps.swift` carries it out, and its result goes back to the plan together with it.
+// What the plan has the store do between two requests: mostly, append the events that follow from an answer. A step is a value, like
+// a request. `Engine/StoreSteps.swift` carries it out and hands its result back to the plan.
 //
-// The plan decides by what it has seen; a step is carried out a moment later, under the writer's lock, and the app may have
-// written meanwhile. So each event has its premise, which is checked again there: an event whose premise does not hold any more
-// is left out.
+// A step is carried out a moment after the plan decided on it, and the app may have written meanwhile. So each event has a
+// premise, which is checked again under the writer's lock: an event whose premise does not hold any more is left out.
 
 import StrandlineSystem
 
 /// One thing that the store does for the plan. Its events are durable when it is done.
 enum StoreStep: Sendable {
-  /// Appends events in one transaction, or nothing if the premise of all does not hold.
+  /// Appends events in one transaction, or nothing if the step's own premise does not hold.
   case append(AppendStep)
-  /// Carries out what the app's rule for lost zones, or the server, has decided about one.
+  /// Carries out the decision about a lost zone, which the app's rule or a return of the zone has brought.
   case decideLoss(LossStep)
-  /// Applies what an earlier version of the app could not read, and shows what waits for a parent that no page will bring.
+  /// Applies versions that an earlier version of the app could not read, and shows records whose parent no page will bring.
   case takeKept(readsAgain: Bool)
-  /// Applies a page of a zone's feed, with its token.
+  /// Applies a page of a zone's feed, with its change token.
   case page(PageStep)
-  /// Applies the other answers.
+  /// Applies an answer that is not a page of a feed.
   case answers(AnswerStep)
-  /// Does what the app has declared with the children in a zone whose parent was deleted.
+  /// Applies the app's declared rule to the children in a zone whose parent was deleted.
   case settleChildren(ZoneID, then: ChildrenSettled)
   /// Finds the records of a zone that its open sweep has not seen.
   case findAbsent(ZoneID, sweep: UInt64)
-  /// Finds the synced records of a zone, all of which are removed.
+  /// Finds the synced records of a zone, all of which will be removed.
   case findSynced(ZoneID)
-  /// Creates again what sweeps have removed since the server went back in time.
+  /// Creates records again that sweeps have removed since the server went back to an older state.
   case createAgain(ZoneID, sweep: UInt64)
 }
 
@@ -34,29 +33,29 @@ struct AppendStep: Sendable {
   var events: [SyncEvent]
   var premise = Premise.none
   var serverOffset: Int64?
-  /// The records that they are about: those that wait for them are looked at again.
+  /// The records of the events: uploads that wait for them are tried again.
   var touched: [RecordID] = []
-  /// The zones that are lost by them.
+  /// The zones that the events set aside as lost.
   var losses: [ZoneID] = []
 }
 
 /// A lost zone that is synced again.
 struct LossStep: Sendable {
   var zone: ZoneID
-  /// Why it was lost when that was decided.
+  /// Why the zone was lost when that was decided.
   var reason: ZoneLoss
   var reset: ZoneChanged
-  /// What is told of it; nil if a rule has decided before.
+  /// What observers are told; nil if the rule decided earlier.
   var decision: ZoneLossDecision?
 }
 
-/// What a step came to.
+/// The result of a step.
 enum StoreResult: Sendable {
   case done
   /// The premise did not hold any more, and nothing was done.
   case dropped
   case taken(TakenChanges)
-  /// What is to be applied does not fit into one transaction; nothing of it was.
+  /// The changes do not fit into one transaction; none was applied.
   case tooLarge(StrandlineError)
   case absent(AbsenceProof)
   case synced([RecordID])
@@ -64,45 +63,45 @@ enum StoreResult: Sendable {
   case changed([RecordID])
 }
 
-/// What goes on when the children of a zone are settled.
+/// What continues when the children of a zone are settled.
 enum ChildrenSettled: Sendable {
   /// The zone's fetch has come to its end.
   case fetch
-  /// The last of what the zone has listed is here: these events end.
+  /// The last of the zone's listed records is here: these events are appended.
   case listing([SyncEvent])
 }
 
-/// An event to append, and what has to hold for it.
+/// An event to append, and its premise.
 enum SyncEvent: Sendable {
   case event(Event, if: Premise)
-  /// The server has deleted the old life of a name, to which another type is given.
+  /// The server has deleted the old record of a name, which a new one of another type will take.
   case endOldLife(RecordID)
 
   static func append(_ event: Event) -> SyncEvent { .event(event, if: .none) }
 }
 
-/// What has to hold under the writer's lock for an event to be appended.
+/// The condition, checked under the writer's lock, for appending an event.
 enum Premise: Sendable {
   case none
-  /// The database's token is the one that was asked with.
+  /// The database's token is the one in the request.
   case databaseToken(DatabaseScope, ChangeToken?)
   /// A change is the newest one of its record.
   case newest(RecordID, LSN)
-  /// It is, and deletes what no request has carried.
+  /// It is, and it deletes a record that no request has carried.
   case neverSent(RecordID, LSN)
-  /// The server's version of a record is the same, nothing of it is pending, and it is not in question.
+  /// The server's version of a record is still this one, the record has no pending change, and its version is not in question.
   case unquestioned(RecordID, LSN)
   /// A change is held.
   case held(RecordID, LSN)
-  /// A version that could not be read is kept back.
+  /// A version that could not be read is kept.
   case unread(RecordID)
   /// A zone is lost for this reason.
   case lost(ZoneID, ZoneLoss)
-  /// The app has not ended a zone, nor asked for its end.
+  /// The app has neither erased a zone nor asked for that.
   case notErased(ZoneID)
-  /// The same, and nobody has decided about it.
+  /// The app has not, and nobody has decided about the zone's loss.
   case notDecided(ZoneID)
-  /// Nothing of a zone is here.
+  /// This store has nothing of a zone.
   case nothingKnown(ZoneID)
   /// A zone's sweep is open.
   case sweep(ZoneID, UInt64)
@@ -120,16 +119,16 @@ struct PageStep: Sendable {
   var token: ChangeToken?
   /// The page begins a feed without that token.
   var isReset: Bool
-  /// The server has taken that token since it was in doubt: the zone is the one that it was.
+  /// The server has accepted that token since it was in doubt: the zone is still the same one.
   var isSameZone: Bool
   /// Children of deleted records are settled when the feed is at its end.
   var reviewsChildren: Bool
   var serverOffset: Int64?
-  /// What the engine may ask for meanwhile.
+  /// The page that the engine may prefetch meanwhile.
   var ahead: PageRequest?
 }
 
-/// Answers beside the feed, to be applied.
+/// An answer that is not a page of a feed, to be applied.
 struct AnswerStep: Sendable {
   enum Cause: Sendable {
     case lookUp(LookupAnswer)
@@ -142,10 +141,10 @@ struct AnswerStep: Sendable {
   enum Removal: Sendable {
     /// More of them, or nothing.
     case part
-    /// The proof of their absence goes on; and the app is told that it follows the zone without a question.
+    /// The proof of absence goes on; `saysFollowed`: observers are told that the app follows the zone that was made again.
     case proof(count: Int, saysFollowed: Bool)
   }
-  /// What has to hold for any of it.
+  /// The premise of the whole step.
   var premise = Premise.none
   var changes: [ServerChange]
   var source: Intake.Source
@@ -154,13 +153,13 @@ struct AnswerStep: Sendable {
   var before: [SyncEvent] = []
   /// Appended after them.
   var after: [SyncEvent] = []
-  /// When the server saved something, by its clock.
+  /// Times of saves, by the server's clock.
   var heardMilliseconds: [Int64] = []
   var serverOffset: Int64?
   var cause: Cause
 }
 
 extension StoreStep {
-  /// Appends events, each of them.
+  /// Appends events without premises.
   static func append(_ events: [Event]) -> StoreStep { .append(AppendStep(events: events.map(SyncEvent.append))) }
 }

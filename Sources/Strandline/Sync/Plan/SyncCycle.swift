@@ -1,45 +1,45 @@
-// What the plan has in hand of one cycle, and what is to be asked for in this cycle or a later one.
+// Two parts of the plan's state: one that a new cycle starts empty, and one that outlives a cycle.
 
 import StrandlineSystem
 
-/// What is to be asked for, in this cycle or a later one.
+/// What this cycle or a later one has to ask for.
 struct SyncAgenda: Sendable {
-  /// The account was asked for since the process began, or since the server asked for a sign-in.
+  /// The server has said who is signed in, in this process and since it last asked for a sign-in.
   var isAccountKnown = false
-  /// The database is to be asked which zones have changed.
+  /// The list of changed zones has to be fetched.
   var isList = true
-  /// It has refused its token: the list is asked for from its beginning.
+  /// The server has refused the list's token: the list is fetched from its beginning.
   var isListFromStart = false
-  /// What tells whether that list goes on.
+  /// Detects a list that repeats itself.
   var listProgress = FeedProgress()
-  /// Records with an open question, or a version that could not be read, are to be looked up.
+  /// Records with an open question, or a version that could not be read, have to be looked up.
   var isReview = true
-  /// What an earlier version of the app could not read is to be read again. What this one keeps it cannot read.
+  /// Versions that an earlier version of the app could not read have to be tried again, once in a process.
   var readsKept = true
   /// No cycle has begun: an earlier process may not have settled the children of deleted records, and its holds may be over.
   var isFirstCycle = true
-  /// The last cycle did not come to its end.
+  /// The last cycle ended early.
   var wasIncomplete = false
 }
 
-/// What one cycle has in hand, from its begin to its end.
+/// The state of one cycle.
 struct SyncCycle: Sendable {
-  /// How often one cycle sends what was written meanwhile, and what it merged after conflicts.
+  /// How often one cycle sends the changes that were written or merged while it was running.
   static let roundsMax = 16
 
   var options = CycleOptions()
   var report = SyncReport()
-  /// Whether it fetches what the server has not been asked for by an upload.
+  /// Whether it reads the feeds of changed zones. If not, it reads only those that an upload needs.
   var fetchesFeed = true
-  /// What was written up to here is sent in this round, and how many rounds may follow.
+  /// This round sends the changes up to here.
   var roundEnd = LSN.none
   var roundsLeft = SyncCycle.roundsMax
   var split = BatchSplit()
-  /// Operations that were made while a request was under way, each by the event of its change.
+  /// Operations that were prepared while a request was under way, each by the event of its change.
   var made: [LSN: MadeOperation] = [:]
   /// Turns of the plan since the last request.
   var idleTurns = 0
-  /// What it fails with concerns a zone, a type or a record, and all the rest was synced.
+  /// Its failure concerns a zone, a type or a record, and all the rest was synced.
   var failsInPart = false
 
   init(_ options: CycleOptions, fetchesFeed: Bool, upTo durable: LSN) {
@@ -48,17 +48,17 @@ struct SyncCycle: Sendable {
 
   init() {}
 
-  /// Whether it sends what is pending.
+  /// Whether it sends pending changes.
   var sends: Bool { options.direction != .pullOnly }
 
-  /// The operation that was made ahead for a record's newest change, if it is still the one.
+  /// The operation that was prepared for a record's newest change, if the record's base is still the same.
   mutating func take(_ item: UploadItem, _ entry: RecordEntry) -> MadeOperation? {
     guard let known = made.removeValue(forKey: item.lsn), known.base == entry.base else { return nil }
     return known
   }
 
-  /// Begins another round, if something was written since this one began: an app that writes all the time does not keep a cycle
-  /// from ending.
+  /// Begins another round, if changes were written since this one began. Limited, so that a cycle ends also while the app writes all
+  /// the time.
   mutating func beginsRound(_ facts: some SyncFacts) -> Bool {
     let durable = facts.durableLSN
     guard roundsLeft > 0, !facts.pending(1, after: roundEnd, upTo: durable).isEmpty else { return false }
@@ -74,7 +74,7 @@ struct RunFailure: Sendable {
   var isOfPart: Bool
 }
 
-/// When something is due that waits.
+/// When the first timed wait ends.
 package struct NextDue: Sendable {
   package var milliseconds: Int64
   /// Whether the server named the wait.

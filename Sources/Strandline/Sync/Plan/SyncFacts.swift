@@ -1,15 +1,14 @@
-// The one door through which the plan looks at the log. All of it is read-only and synchronous, and the same log gives the
-// same answers. A test opens it on a fold of a few events in memory (`Tests/StrandlineTests/PlanSupport.swift`), the engine on
-// its store.
+// The questions that the plan may ask of the log: read-only and synchronous, and the same log gives the same answers. So a test can run
+// the plan on a few events in memory (`Tests/StrandlineTests/PlanSupport.swift`); the engine runs it on its store.
 
 import StrandlineLog
 import StrandlineSystem
 
-/// When the plan is asked.
+/// The time at which the plan is asked, by two clocks.
 struct Moment: Sendable {
-  /// Milliseconds since 1970 by this device's clock, which a person may turn.
+  /// Milliseconds since 1970 by this device's clock, which a person may set.
   var wall: Int64
-  /// Nanoseconds by the monotonic clock, which runs on while the device sleeps.
+  /// Nanoseconds by the monotonic clock, which also counts while the device sleeps.
   var nanoseconds: UInt64
 
   init(wall: Int64, nanoseconds: UInt64) { (self.wall, self.nanoseconds) = (wall, nanoseconds) }
@@ -27,9 +26,9 @@ struct Moment: Sendable {
   }
 }
 
-/// The questions that the fold of the log answers, with the events that are not durable yet.
+/// The questions that the current state answers: the fold of all events, those that are not durable yet among them.
 protocol FoldFacts: Sendable {
-  /// Reads what the engine has learned. `read` is short: it may hold a lock.
+  /// Reads the part of the state that is about sync. `read` must be short: a lock may be held.
   func learned<Value: Sendable>(_ read: (SyncState) -> Value) -> Value
   func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry?
   func look(_ id: RecordID) throws(StrandlineError) -> KnownRecord
@@ -39,7 +38,7 @@ protocol FoldFacts: Sendable {
   func wasAttempted(_ lsn: LSN) -> Bool
 }
 
-/// What the plan may know: the fold of the log, single events of it, what the app declares of its types, and the time.
+/// What the plan may know: the current state, single events, the app's declared types, and the time.
 protocol SyncFacts: FoldFacts {
   var now: Moment { get }
   /// The last event.
@@ -53,9 +52,9 @@ protocol SyncFacts: FoldFacts {
   func pending(_ count: Int, after lsn: LSN, upTo end: LSN) -> [LSN]
   /// Which record a pending change is of.
   func change(at lsn: LSN) throws(StrandlineError) -> PendingFact
-  /// Whether nothing of a zone is here but its name.
+  /// Whether this store has nothing of a zone but its name.
   func knowsNothing(of zone: ZoneID) -> Bool
-  /// The zones that this store knows, and that its configuration leaves out. O(zones) if it leaves any out.
+  /// The known zones that the app's configuration does not sync. O(zones) if there are any.
   func zonesLeftOut(by synced: SyncedDatabase) -> Set<ZoneID>
   /// A durable event; nil if compaction has removed it.
   func readIfKept(_ lsn: LSN) throws(StrandlineError) -> LogEvent?
@@ -65,12 +64,12 @@ protocol SyncFacts: FoldFacts {
   func undurableEvent(at lsn: LSN) throws(StrandlineError) -> Event
 }
 
-/// The answer to a question about a change that was pending a moment ago.
+/// The answer about a change that was pending a moment ago.
 enum PendingFact {
   case change(RecordID, LogEvent)
-  /// A newer one, or an outcome, has followed.
+  /// A newer change, or the server's answer, has followed.
   case replaced
-  /// Its event cannot be read. The index knows which record it is of.
+  /// Its event cannot be read. The index knows whose it is.
   case damaged(RecordID, StrandlineError)
 }
 
@@ -80,7 +79,7 @@ extension FoldFacts {
   /// Why a record's change is not sent; nil if it is.
   func held(_ id: RecordID) -> Held? { learned { $0.held[id] } }
 
-  /// The set that a record goes to the server with; nil if it goes by itself.
+  /// The upload set of a record, all of which is sent in one atomic request; nil if the record is sent by itself.
   func set(of id: RecordID) -> RecordSet? { learned { $0.sets[id] } }
 
   /// The records of a set, in order.
@@ -97,8 +96,8 @@ extension FoldFacts {
   func mayHaveBeenSent(_ pending: Pending) -> Bool {
     if attempted(pending) != nil { return true }
     let tenures = learned { $0.tenures }
-    // Changes before this LSN were written under another writer ID, or before the first tenure that is known (in a
-    // repaired store). What became of them is not known.
+    // Earlier changes were written under another writer ID, or before the first known tenure (in a repaired store). Whether they
+    // were sent is not known.
     var end = tenures.first?.first ?? .none
     if let current = tenures.last?.writer, let change = tenures.last(where: { $0.writer != current }) {
       end = tenures.first { $0.first > change.first }?.first ?? .none
@@ -110,7 +109,7 @@ extension FoldFacts {
 extension SyncFacts {
   var hasPending: Bool { !pending(1, after: .none, upTo: appliedLSN).isEmpty }
 
-  /// The same; nil if compaction has removed it.
+  /// A durable event, decoded; nil if compaction has removed it.
   func eventIfKept(at lsn: LSN) throws(StrandlineError) -> Event? {
     try readIfKept(lsn).map { (found) throws(StrandlineError) in try EventSource.decode(found) }
   }
@@ -123,7 +122,7 @@ extension SyncFacts {
   /// The record whose newest pending change is the event at `lsn`; nil if it has been settled meanwhile.
   func owner(ofPending lsn: LSN) throws(StrandlineError) -> RecordID? {
     do throws(StrandlineError) { return try eventIfKept(at: lsn)?.recordID } catch {
-      // The engine holds what it cannot read.
+      // The engine holds changes that it cannot read.
       guard error.isOfOneRecord, let held = learned({ $0.held.values.first { $0.lsn == lsn } }) else {
         throw error
       }
@@ -131,11 +130,11 @@ extension SyncFacts {
     }
   }
 
-  /// How many records of a zone have pending changes. O(all that have): asked when a zone is lost.
+  /// How many records of a zone have pending changes. O(pending changes): called only when a zone is lost.
   func pendingCount(in zone: ZoneID) throws -> Int {
     var count = 0
     for lsn in pending(.max, after: .none, upTo: durableLSN) {
-      // The upload holds by its name what cannot be read.
+      // A change that cannot be read belongs to no known zone; the upload holds it.
       do { if try owner(ofPending: lsn)?.zone == zone { count += 1 } } catch {
         guard error.isOfOneRecord else { throw error }
       }
@@ -143,8 +142,7 @@ extension SyncFacts {
     return count
   }
 
-  /// Whether nothing of a zone is here but its name, which a list has named: no token, no record, and nothing that is pending or
-  /// held.
+  /// Whether this store has only the name of a zone, from the server's list: no token, no record, no pending or held change.
   func hasNothing(of zone: ZoneID) throws -> Bool {
     try knowsNothing(of: zone) && pendingCount(in: zone) == 0
   }

@@ -1,16 +1,15 @@
-// Ends zones at the server, as the app has asked for.
+// Deletes zones at the server when the app has asked for that, and only the right ones.
 //
-// A zone has a name and no number, so after a deletion whose answer was lost a zone of that name may be another one: another
-// device has made it since. Its change tokens tell: those of the old zone are no good for the new one. So a zone is deleted
-// only if the server takes its token; if it refuses it, the token may be of a zone that is gone, or too old, and the records
-// tell: a zone that has none of those that this store knows was made since. All of its feed says so, which may begin with many
-// empty pages, and with records that others have made while this device was away. Such a zone is left alone, and is not synced
-// until a person decides.
+// A zone is known only by its name. After a deletion whose answer was lost, another device may have created a new zone of that name.
+// The server accepts a change token only for the zone that it is from, so a zone whose token it accepts is deleted. A refused
+// token may be of a deleted zone, or expired; then the records decide. The feed is read from its beginning: a zone with one record
+// that this store knows is deleted. A zone without any was created since: it is left alone, and not synced until a person
+// decides.
 
 import StrandlineSystem
 
 extension SyncPlan {
-  /// The zones that the app wants to be erased.
+  /// The zones that the app wants erased.
   func zonesToErase(_ facts: some SyncFacts) -> [ZoneID] {
     let synced = synced
     return facts.learned { sync in
@@ -30,14 +29,14 @@ extension SyncPlan {
     }.min()
   }
 
-  /// The zones that the app wants to be erased, and that the server has refused to erase, each with its error.
+  /// The zones whose erasure the server has refused, each with its error.
   func haltedErasures(_ facts: some SyncFacts) -> [ZoneID: CloudError] {
     var halted: [ZoneID: CloudError] = [:]
     for zone in zonesToErase(facts) { halted[zone] = queue.halts.refusedErasure(of: zone) }
     return halted
   }
 
-  /// What is asked next about a zone to erase.
+  /// The next request about a zone to erase.
   mutating func chooseErasure(of zone: ZoneID, _ facts: some SyncFacts) -> SyncRequest {
     let token = facts.zone(zone)?.token
     guard case .erasing(let erasure) = self[zone].phase else {
@@ -59,12 +58,12 @@ extension SyncPlan {
     let zone = request.zone
     guard case .erasing(let erasure) = self[zone].phase else { return }
     guard case .readingFeed(var feed, let from, let tokenWasRefused) = erasure else {
-      // The server takes its token.
+      // The server accepts its token.
       return self[zone].phase = .erasing(.deleting)
     }
     if try !tokenWasRefused || knowsOne(of: page, in: zone, facts) {
-      // The token says later which zone this was. The zone is not synced any more, and an app that takes the erasure back has it
-      // fetched from its beginning.
+      // This token identifies the zone later. It skips no change: if the app takes the erasure back, the zone is fetched from its
+      // beginning.
       let event = TokenAdvanced(zone: zone, asked: nil, token: page.token, sweepEpoch: 0)
       steps.append(.append(AppendStep(events: [.event(.tokenAdvanced(event), if: .lost(zone, .erasing))])))
       return self[zone].phase = .erasing(.deleting)
@@ -109,20 +108,21 @@ extension SyncPlan {
 
   /// A zone is gone at the server.
   ///
-  /// - Parameter isLeft: it is another one, and was left alone.
+  /// - Parameter isLeft: a new zone has its name, and was left alone.
   mutating func erased(_ zone: ZoneID, isLeft: Bool, _ facts: some SyncFacts) {
     pace.succeeded(.upload)
     let words =
-      isLeft ? "the zone of that name at the server was made since, and was left alone" : "the app has erased it"
-    // The app may have taken it back meanwhile.
+      isLeft
+      ? "the server's zone of that name was made since, by another device, and was left alone" : "the app has erased it"
+    // The app may have taken the erasure back meanwhile.
     let event = Event.zoneChanged(.lost(zone, .erased, words: words, policy: "erase"))
     steps.append(.append(AppendStep(events: [.event(event, if: .lost(zone, .erasing))])))
     (self[zone].phase, self[zone].feed, self[zone].lookups) = (.open, Feed(), LookupQueue())
     records.endDoubts(in: zone)
   }
 
-  /// Whether a page shows a record of a zone that this store has synced: by its name and the moment of its creation, which no
-  /// change of it changes, or a name of which this store knows that it was deleted there.
+  /// Whether a page shows a record that this store has synced, by its name and its time of creation, which edits do not change; or a
+  /// deletion of one.
   private func knowsOne(of page: ZonePage, in zone: ZoneID, _ facts: some SyncFacts) throws -> Bool {
     try page.changes.contains { change in
       switch change {

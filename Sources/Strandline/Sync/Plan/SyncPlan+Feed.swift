@@ -1,16 +1,16 @@
-// The feed of a zone, page by page, each from the token of the page before. A page and its token are one transaction; the old token
-// stays until the first page without it is durable.
+// Fetches a zone's feed page by page, each with the change token of the page before. A page and its token are applied in one
+// transaction. When the feed is read from its beginning, the old token stays until the first page is durable.
 
 import StrandlineSystem
 
 extension SyncPlan {
-  /// How often a zone's token may be refused in one cycle. A server that goes on refuses what it has just given.
+  /// How often a zone's token may be refused in one cycle. A server that goes on refuses tokens that it has just given.
   private static let tokenRefusalsMax = 3
   /// The most zones of which one request asks for pages, and the most records that it asks for in all.
   static let zonesTogetherMax = 50
   static let recordsTogetherMax = 1_000
 
-  /// The zone to fetch next: one that the server named, or one of which something has to be known.
+  /// The zone to fetch next: one that the server has named as changed, or one whose feed an upload waits for.
   func nextZoneToFetch(_ facts: some SyncFacts) -> ZoneID? {
     zonesToFetch(facts).min { $0.precedes($1) }?.id
   }
@@ -18,16 +18,16 @@ extension SyncPlan {
   /// A zone to fetch.
   private struct FetchCandidate {
     var id: ZoneID
-    /// How often in a row it has brought nothing new. One that repeats itself keeps no other one waiting.
+    /// How many pages in a row brought nothing new. A zone that repeats itself comes after the others.
     var repeats: Int
     var isShareable: Bool
 
     func precedes(_ other: FetchCandidate) -> Bool { (repeats, id) < (other.repeats, other.id) }
   }
 
-  /// All of them, in no order.
+  /// All zones to fetch, in no order.
   ///
-  /// - Parameter isResting: those that are not asked for now.
+  /// - Parameter isResting: instead those whose feed rests for a while.
   private func zonesToFetch(_ facts: some SyncFacts, isResting: Bool = false) -> [FetchCandidate] {
     let (only, zones, synced, fetchesFeed) = (cycle.options.zone, zones, synced, cycle.fetchesFeed)
     return facts.learned { sync in
@@ -47,8 +47,8 @@ extension SyncPlan {
     }
   }
 
-  /// What to ask for next of the zones' feeds, in one request. Zones of which the log has a token share one: what has changed in
-  /// each is mostly little. A zone whose feed goes on, or begins, is asked for alone.
+  /// The next request for pages. Zones with a token share a request, as each has mostly few changes. A zone whose feed begins, or
+  /// has more than one page, gets its own.
   func nextPages(_ facts: some SyncFacts) -> SyncRequest? {
     let candidates = zonesToFetch(facts).sorted { $0.precedes($1) }
     guard candidates.first?.isShareable == true else {
@@ -60,9 +60,9 @@ extension SyncPlan {
     return .pages(together.map { PageRequest(zone: $0, known: facts.zone($0)?.token, limit: limit) })
   }
 
-  /// The zone is fetched to its end before anything that waits for it goes on.
+  /// Fetches a zone to its end; uploads that wait for its feed go on then.
   ///
-  /// - Parameter startsOver: from its beginning. The server has just taken the token that it has.
+  /// - Parameter startsOver: from its beginning, though the server has just accepted the zone's token.
   mutating func fetch(_ zone: ZoneID, startsOver: Bool = false) {
     self[zone].feed.isAwaited = true
     if startsOver { self[zone].feed.start = .beginning(tokenWasTaken: true) }
@@ -81,7 +81,7 @@ extension SyncPlan {
       listsOnly: !fromStart && listsFirst(zone, facts))
   }
 
-  /// The pages of several zones have come. Each is applied by itself, and what the server has refused of one is that zone's.
+  /// The pages of several zones have arrived. Each is applied by itself, and a refusal of one concerns that zone only.
   mutating func take(
     _ answers: [ZoneID: Result<ZonePage, CloudError>], to requests: [PageRequest], _ offset: Int64?,
     _ facts: some SyncFacts
@@ -92,7 +92,7 @@ extension SyncPlan {
       switch answers[request.zone] {
       case .success(let page) where !page.changes.isEmpty || !page.moreComing || page.token != request.token:
         try take(page, to: request, offset, asksAhead: false, facts)
-      // Others have taken the room that the answer has.
+      // The pages of other zones have filled the answer.
       case .success, nil: self[request.zone].feed.progress.noteUnanswered(request.token)
       case .failure(let error) where ErrorPolicy.request(error) == .retry:
         self[request.zone].feed.progress.noteBusy(request.token)
@@ -100,25 +100,25 @@ extension SyncPlan {
       case .failure(let error): refused.append((request, error))
       }
     }
-    // What has come is applied, also if one of these ends the cycle.
+    // Last, as one of these may end the cycle: the pages that have arrived are applied even so.
     for (request, error) in refused { try refuse(request, error, facts) }
   }
 
-  /// The zone is asked for no page for a while.
+  /// No page of the zone is asked for during a backoff.
   private mutating func rest(_ zone: ZoneID, because error: CloudError, _ facts: some SyncFacts) {
     let own = pace.ownWait(failures: self[zone].feed.progress.repeats)
     let milliseconds = max(own, error.retryAfterMilliseconds ?? 0)
     self[zone].feed.rest = FeedRest(until: facts.now.after(milliseconds: milliseconds), error: error)
   }
 
-  /// A page has come.
+  /// A page has arrived.
   mutating func take(
     _ page: ZonePage, to request: PageRequest, _ offset: Int64?, asksAhead: Bool = true, _ facts: some SyncFacts
   ) throws {
     let zone = request.zone
     var isSameZone = false
     if case .beginning(tokenWasTaken: true) = self[zone].feed.start, request.fromStart {
-      // A token that was refused with this page says nothing.
+      // Only if this cycle did not see the token refused.
       if case .open = self[zone].phase { isSameZone = true }
     }
     var step = PageStep(
@@ -134,25 +134,25 @@ extension SyncPlan {
   /// A page was applied.
   mutating func applied(_ step: PageStep, _ taken: TakenChanges, _ facts: some SyncFacts) throws {
     let (zone, page) = (step.request.zone, step.page)
-    // The zone has another token by now: the page says nothing of the feed that begins again.
+    // The zone has another token by now: the page belongs to a feed that was given up.
     if taken.wasDropped { return }
     cycle.report.add(taken.report)
     for id in taken.touched.sorted() { try changed(id, facts) }
-    // Nothing of what is pending here is sent before the server's version has come.
+    // A listed record with a pending change is not sent before the server's version has arrived.
     for name in taken.listedAndOwed { self[zone].lookups.insert(CloudName(name)) }
-    // What the page could not show is looked up at once.
+    // Records that the page could not show are looked up at once.
     for case .failed(let name, _) in page.changes { self[zone].lookups.insert(CloudName(name)) }
     if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: zone) }
-    // What it has put in question is looked up in this cycle.
+    // Versions that the page has put in question are looked up in this cycle.
     if taken.report.blocked > 0 { due.isReview = true }
 
     switch self[zone].phase {
-    // An erasure that the app has taken back is over, too.
+    // A page was fetched, so the app has taken the erasure back.
     case .tokenRefused, .erasing: self[zone].phase = .open
     case .open, .missing, .recreating, .ending: break
     }
     self[zone].feed.start = .token
-    // The server may repeat an old page; one that goes on is in a loop. The zone waits, and no other one.
+    // A server that repeats old pages may be in a loop: this zone waits, and no other one.
     let defect = self[zone].feed.progress.count(
       asked: step.request.token, token: page.token, isEmpty: page.changes.isEmpty, moreComing: page.moreComing)
     if let defect {
@@ -162,13 +162,13 @@ extension SyncPlan {
     }
   }
 
-  /// The zones whose rest is over are asked again.
+  /// Ends the rests of feeds whose time has come.
   mutating func endRests(_ facts: some SyncFacts) {
     let now = facts.now.nanoseconds
     for (id, zone) in zones where zone.feed.rest.map({ $0.until <= now }) ?? false { self[id].feed.rest = nil }
   }
 
-  /// Nothing else is due, and a zone rests whose feed has to be read.
+  /// The wait until the first resting feed may be read again, if nothing else is due.
   func waitForFeed(_ facts: some SyncFacts) -> RequestPace.Wait? {
     let resting = zonesToFetch(facts, isResting: true).compactMap { candidate in
       zones[candidate.id]?.feed.rest.map { (zone: candidate.id, rest: $0) }
@@ -181,7 +181,7 @@ extension SyncPlan {
       doing: "fetching changes of zone '\(zone)'", isServers: rest.isServers, isOfPart: true)
   }
 
-  /// The page does not fit into one transaction: it is asked for in halves.
+  /// The page does not fit into one transaction: half as many records are asked for.
   mutating func tooLarge(_ step: PageStep, _ error: StrandlineError) {
     let zone = step.request.zone
     guard step.request.limit == 1 else {
@@ -211,14 +211,14 @@ extension SyncPlan {
       due.isAccountKnown = false
       throw error
     case .split where ErrorPolicy.asksForLess(error) && request.limit > 1: self[zone].feed.limit = request.limit / 2
-    // The other zones are fetched all the same; the cycle throws this error at its end.
+    // The other zones are still fetched; the cycle throws this error at its end.
     default: self[zone].refusal = error
     }
   }
 
   // MARK: The end of a fetch
 
-  /// The last page of a zone is in, or what its end has waited for has come.
+  /// The last page of a zone has been applied, or the lookups that the end of its fetch needs have been answered.
   mutating func endFetch(of zone: ZoneID, _ facts: some SyncFacts) throws {
     if cycle.options.direction != .pushOnly, case .open = self[zone].phase {
       let names = shownOlder(in: zone, facts)
@@ -243,20 +243,20 @@ extension SyncPlan {
     }
   }
 
-  /// The end of a zone's fetch, as far as it is known.
+  /// The state of the end of a zone's fetch; a new one if it has only begun.
   func ending(of zone: ZoneID) -> Ending {
     if case .ending(let ending) = self[zone].phase { return ending }
     return Ending(stage: .children(nil))
   }
 
-  /// The fetch of a zone is over: what has waited for it goes on.
+  /// The fetch of a zone is over: uploads that waited for it go on.
   mutating func fetchEnded(of zone: ZoneID, _ facts: some SyncFacts) throws {
     (self[zone].phase, self[zone].feed) = (.open, Feed())
     try endDoubts(in: zone, facts)
     sendFetched(zone, facts)
   }
 
-  /// Sends what waits for the feed of a zone. What is still in doubt goes on waiting, for the feed from its beginning.
+  /// Sends the records that wait for the feed of a zone, except those in doubt, for which the feed is read from its beginning.
   mutating func sendFetched(_ zone: ZoneID, _ facts: some SyncFacts) {
     for id in queue.fetched(zone) where records[id].doubt == nil || records[id].doubt == .shown { sendAgain(id, facts) }
   }
@@ -274,14 +274,15 @@ extension SyncPlan {
 
   // MARK: Children of deleted records
 
-  /// The zones that an earlier process did not fetch to their end may have such children.
+  /// Zones that an earlier process did not fetch to their end may have children whose parent is deleted.
   mutating func beginChildReviews(_ facts: some SyncFacts) {
     guard !facts.schema.childRules.isEmpty else { return }
     let (synced, sync) = (synced, facts.learned { $0 })
     for (id, state) in sync.zones where state.isDirty && synced.takes(id, sync) { self[id].reviewsChildren = true }
   }
 
-  /// Whether the children in a zone have to be looked at when it is fetched to its end; a page may bring a reason.
+  /// Whether the children in a zone have to be settled at the end of its fetch. A page with a deletion, or with a child of a deleted
+  /// record, is a reason.
   private mutating func reviewsChildren(
     of zone: ZoneID, after page: ZonePage, _ facts: some SyncFacts
   ) throws -> Bool {
@@ -319,16 +320,15 @@ extension SyncPlan {
 
   // MARK: Not found
 
-  /// The server does not have a record that it once had. Whether it was deleted the feed says.
+  /// The server did not find a record that it once had. The feed says whether it was deleted.
   mutating func doubt(_ id: RecordID) {
     if records[id].doubt == nil || records[id].doubt == .shown { records.doubt(id, .feed) }
     queue.wait(id, for: .fetch)
     fetch(id.zone)
   }
 
-  /// A zone was fetched to its end. Of the records in doubt those that have a deletion now are decided, and the end of a sweep
-  /// has decided what it did not see. For the others the zone is fetched from its beginning, which shows every record; one
-  /// that is shown there is sent again.
+  /// A zone was fetched to its end. This decides about records in doubt that were deleted, or that a sweep did not see. For the
+  /// others the zone is fetched once more, from its beginning, which shows every record: those are sent again.
   private mutating func endDoubts(in zone: ZoneID, _ facts: some SyncFacts) throws {
     for (id, doubt) in records.doubts(in: zone) {
       let entry = try facts.entry(id)

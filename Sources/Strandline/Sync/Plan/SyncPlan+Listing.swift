@@ -1,19 +1,19 @@
-// The first fetch of a zone on a device whose app wants the newest records first (`FirstFetch.recentFirst`).
+// The first fetch of a zone for an app that wants the newest records first (`FirstFetch.recentFirst`). Three parts:
 //
-// Three parts follow each other. The newest records of some types are asked for by a query and enter as answers beside the
-// feed. Then the zone is fetched without fields, page by page as ever: deletions are applied, and each page's transaction
-// names the records that are not here (`listed`) beside its token. Then these are looked up, behind whatever else is due, and
-// each answer ends in its transaction the `listed` events of which it brought the last name.
+// 1. A query brings the newest records of some types.
+// 2. The feed is read without fields. Deletions are applied; each page's transaction stores its token and a `listed` event with
+//    the names of the records that this store lacks.
+// 3. Lookups bring these records, after everything else that is due. The answer with the last name of a `listed` event appends
+//    `listedEnded` for it in the same transaction.
 //
-// Nothing of it is remembered but by the log. A process that begins with open `listed` events reads them again and asks
-// for those names that are not here; one that begins between two pages goes on at its token; a token that is refused drops
-// what was listed, and the zone is fetched anew with its fields.
+// The log holds all of the state. A new process continues the feed at its token, reads open `listed` events again, and looks up the
+// names that this store lacks. A refused token drops the `listed` events, and the zone is fetched again with its fields.
 
 import StrandlineSystem
 
 /// The queries for the newest records of one zone.
 struct NewestRecords: Sendable {
-  /// The types that are left, the next one first.
+  /// The types still to be asked for, the next one first.
   private var types: ArraySlice<String>
   private let count: Int
   private var left: Int
@@ -46,33 +46,33 @@ struct NewestRecords: Sendable {
   }
 }
 
-/// The next of what a zone has listed.
+/// The next of the records that a zone's feed has listed without their fields.
 struct ListedRecords: Sendable {
   struct Name: Sendable {
     var listed: LSN
     var item: Listed.Item
   }
-  /// The events that were not read yet, the next one last.
+  /// The `listed` events that were not read yet, the next one last.
   var unread: [LSN]
   /// Names to ask for, the next one first.
   var names: ArraySlice<Name> = []
   /// Events of which no name is left to ask for.
   var ended: [LSN] = []
 
-  /// - Parameter oldestFirst: else the page that came last is fetched first: it has what was changed last.
+  /// - Parameter oldestFirst: if not, the last page comes first: it has the records that were changed last.
   init(_ listed: ListedNames, oldestFirst: Bool) {
     unread = listed.events.keys.sorted { oldestFirst ? $0 > $1 : $0 < $1 }
   }
 
   var isEmpty: Bool { unread.isEmpty && names.isEmpty }
 
-  /// The names of the next request. Two pages have listed a record that has changed between them: it is asked for once.
+  /// The names of the next request. A record that changed between two pages is in both, and is asked for once.
   func names(_ count: Int) -> [CloudName] {
     var known: Set<CloudName> = []
     return names.prefix(count).map { CloudName($0.item.name) }.filter { known.insert($0).inserted }
   }
 
-  /// These names were asked for, and answered.
+  /// Removes names that were answered.
   mutating func take(_ asked: [CloudName]) {
     let known = Set(asked)
     let taken = names.prefix { known.contains(CloudName($0.item.name)) }
@@ -85,11 +85,11 @@ struct ListedRecords: Sendable {
 /// The answer to a lookup of listed records.
 struct ListedAnswer: Sendable {
   var zone: ZoneID
-  /// What is left of what the zone has listed.
+  /// The listed records that are still to be fetched.
   var next: ListedRecords
   /// How many names were asked for.
   var count: Int
-  /// What ends when the children of deleted records have been looked at; nil: they need not be.
+  /// Events to append when the children of deleted records are settled; nil if they need not be.
   var endsLater: [SyncEvent]?
 }
 
@@ -99,13 +99,13 @@ extension SyncPlan {
 
   // MARK: The newest records
 
-  /// Whether a zone's next page is asked for without fields: this store has never fetched it to its end, nor again.
+  /// Whether a zone's next page is asked for without fields: this store has never fetched the zone to its end.
   func listsFirst(_ zone: ZoneID, _ facts: some SyncFacts) -> Bool {
     guard policies.firstFetch != .pageByPage, let state = facts.zone(zone) else { return false }
     return (state.token == nil || state.isFullFetch) && !state.hasGhosts && state.resetPolicy.isEmpty
   }
 
-  /// The zone whose newest records are asked for: the next one to fetch, if no page of it has come.
+  /// The zone whose newest records are asked for: the next one to fetch, if no page of it has arrived.
   func zoneToQuery(_ facts: some SyncFacts) -> ZoneID? {
     guard case .recentFirst(let types, let count) = policies.firstFetch, let zone = nextZoneToFetch(facts),
       listsFirst(zone, facts), facts.zone(zone)?.token == nil,
@@ -134,7 +134,7 @@ extension SyncPlan {
     let zone = request.zone
     switch ErrorPolicy.request(error) {
     case .signIn: throw error
-    // The page finds out.
+    // The request for the zone's page finds out.
     case .zoneMissing: self[zone].newest?.skipAll()
     case .split where ErrorPolicy.asksForLess(error) && request.limit > 1: self[zone].newest?.halve()
     default:
@@ -143,9 +143,9 @@ extension SyncPlan {
     }
   }
 
-  // MARK: What was listed
+  // MARK: Listed records
 
-  /// The next zone of which listed records are to be fetched.
+  /// The next zone with listed records to fetch.
   func zoneWithListing(_ facts: some SyncFacts) -> ZoneID? {
     guard cycle.options.direction != .pushOnly else { return nil }
     let (only, zones, synced) = (cycle.options.zone, zones, synced)
@@ -163,12 +163,12 @@ extension SyncPlan {
     var next = try fill(zone, facts)
     let names = next.names(limits.listed.current)
     guard !names.isEmpty else {
-      // All that was read is here already.
+      // This store has all of these records already.
       try end(&next, zone, 0, [], nil, facts)
       return .again
     }
     self[zone].listing = next
-    // What the app writes meanwhile goes before the rest, however long that takes.
+    // Changes that the app writes meanwhile are sent before the next lookup, however many lookups there are.
     cycle.roundsLeft = max(cycle.roundsLeft, 1)
     return .next(.ask(.lookUp(LookupRequest(names: names, zone: zone, purpose: .listed))))
   }
@@ -183,7 +183,7 @@ extension SyncPlan {
       due.isAccountKnown = false
     }
     next.take(request.names)
-    // The server answers, so it was those records that were refused.
+    // The server answers this lookup, so the records themselves caused the earlier refusals.
     let changes = request.names.map { ServerChange(listed: RecordID($0, zone: zone), found[$0]) }
     try end(&next, zone, request.names.count, refusedListed(of: zone) + changes, offset, facts)
   }
@@ -201,7 +201,7 @@ extension SyncPlan {
       guard var next = self[zone].listing else { return }
       next.take(request.names)
       self[zone].listing = next
-      // As with any other lookup, it may be this record, or the zone.
+      // As with any other lookup, the record or the zone may be the cause.
       self[zone].listedRefused.add(request.names[0], error)
       if self[zone].listedRefused.isOfAll {
         (self[zone].listedRefused, self[zone].listing, self[zone].refusal) = (RefusedLookups(), nil, error)
@@ -221,18 +221,18 @@ extension SyncPlan {
     }
   }
 
-  /// Whether a zone has listed nothing else: a page that came meanwhile may have.
+  /// Whether a zone has no other `listed` events: a page that arrived meanwhile may have added one.
   private func isAll(_ ended: [LSN], of zone: ZoneID, _ facts: some SyncFacts) -> Bool {
     let ended = Set(ended)
     return facts.learned { $0.listed[zone]?.events.keys.allSatisfy(ended.contains) ?? true }
   }
 
-  /// What is to be asked for next, with as many names as a request has, if there are that many.
+  /// The listed records to ask for next, with enough names for one request if there are enough.
   private func fill(_ zone: ZoneID, _ facts: some SyncFacts) throws -> ListedRecords {
     let oldestFirst = facts.schema.hasParents
     let listed = facts.learned { $0.listed[zone] ?? ListedNames() }
     var next = self[zone].listing ?? ListedRecords(listed, oldestFirst: oldestFirst)
-    // A reset may have dropped what was read.
+    // A reset of the zone may have dropped the events that were read.
     if next.names.first.map({ listed.events[$0.listed] == nil }) == true || (next.isEmpty && next.ended.isEmpty) {
       next = ListedRecords(listed, oldestFirst: oldestFirst)
     }
@@ -245,7 +245,7 @@ extension SyncPlan {
     return next
   }
 
-  /// Reads the names of one event that are not here.
+  /// Reads the names of one event that this store lacks.
   private func read(_ lsn: LSN, of zone: ZoneID, into next: inout ListedRecords, _ facts: some SyncFacts) throws {
     guard case .listed(let event) = try facts.event(at: lsn) else {
       throw StrandlineError(.damaged, "event \(lsn) should list names of zone '\(zone)' and does not", lsns: lsn...lsn)
@@ -255,12 +255,12 @@ extension SyncPlan {
     if missing.isEmpty { next.ended.append(lsn) }
   }
 
-  /// Whether a listed version is not here, nor anything that came later.
+  /// Whether this store has neither a listed version nor a later one.
   private func isMissing(
     _ item: Listed.Item, listed: LSN, _ id: RecordID, _ facts: some SyncFacts
   ) throws -> Bool {
     let known = try facts.look(id)
-    // What the app has deleted may be another life; the answer tells.
+    // The app may have deleted an older record of that name; the lookup says whether it did.
     if let deletion = known.deletion, deletion.lsn > listed, !deletion.isLocal { return false }
     guard let base = known.entry?.base else { return true }
     let modified = base.modifiedMilliseconds ?? 0
@@ -268,15 +268,15 @@ extension SyncPlan {
     return base.version < listed || modified < item.modifiedMilliseconds
   }
 
-  /// Applies an answer, and ends in its transaction what has come to its end. The last of a zone ends when the children of
-  /// deleted records have been looked at: they may have come only now.
+  /// Applies an answer, and in the same transaction ends the `listed` events of which every record is here. The zone's last ones
+  /// end after the children of deleted records were settled, as such children may have arrived only now.
   private mutating func end(
     _ next: inout ListedRecords, _ zone: ZoneID, _ count: Int, _ changes: [ServerChange], _ offset: Int64?,
     _ facts: some SyncFacts
   ) throws {
     let isLast = next.isEmpty && facts.zone(zone)?.isDirty != true && isAll(next.ended, of: zone, facts)
     let reviews = isLast && facts.schema.hasParents
-    // Else the zone's last page has it done.
+    // If the feed is not at its end, the zone's last page settles the children.
     if next.isEmpty, facts.schema.hasParents { self[zone].reviewsChildren = true }
     let ended = ListedEnded(zone: zone, lsns: next.ended.sorted())
     let events = ended.lsns.isEmpty ? [] : [SyncEvent.append(.listedEnded(ended))]
@@ -306,8 +306,8 @@ extension SyncPlan {
 }
 
 extension ServerChange {
-  /// What an answer says of a listed record. A record of which it says nothing, or which the server cannot show now, is held, and
-  /// looked up by the next run.
+  /// The change from the answer about a listed record. A record that the answer lacks, or that the server cannot show now, is held
+  /// and looked up by the next cycle.
   fileprivate init(listed id: RecordID, _ answer: CloudResult?) {
     if let change = ServerChange(id, answer: answer) {
       self = change
@@ -321,6 +321,6 @@ extension ServerChange {
 }
 
 extension Schema {
-  /// Whether a type is declared to hang below another record.
+  /// Whether the app has declared a parent for any type.
   fileprivate var hasParents: Bool { names.contains { self[$0].parent != nil } }
 }

@@ -1,9 +1,9 @@
-// Single records that are looked up, those of one zone in a request: because their versions are in question, because what was
-// refused may have changed, or because the end of a sweep has to know whether they are gone.
+// Looks up single records by name, one zone in a request: because their versions are in question, because an upload of them was
+// refused, or because the end of a full fetch has to know whether they are gone.
 //
-// A request that is refused, perhaps because of one of its records, or because its answer is too large, is made again for half of
-// them. One record that is refused alone is set aside: if the server answers for another one, it was that record, which is held; if
-// it refuses many alike, one by one, it is the zone, and none of them is held.
+// A refused lookup is made again for half of its records: one of them may be the cause, or the size of the answer. A record that
+// is refused alone is set aside. If the server then answers for another record, the first one was the cause, and is held. If
+// it refuses many, one by one with the same code, the zone is the cause, and none is held.
 
 import StrandlineSystem
 
@@ -11,9 +11,9 @@ import StrandlineSystem
 struct LookupAnswer: Sendable {
   var request: LookupRequest
   var found: [CloudName: CloudResult]
-  /// How many names were asked for in this request; those that were refused before come on top.
+  /// The number of names in the request; `request` has the names that were refused before, too.
   var asked: Int
-  /// When the server created the records that it shows and that this store has, where the end of a fetch asks for them.
+  /// The server's time of creation of records that this store has, for a proof of absence.
   var created: [RecordID: Int64] = [:]
 }
 
@@ -36,7 +36,7 @@ extension SyncPlan {
       return .next(.ask(.lookUp(LookupRequest(names: Array(names), zone: zone, purpose: .question))))
     }
     if let zone = asked.filter({ !$0.value.lookups.isEmpty }).keys.min() {
-      // There was nothing else to ask for.
+      // Only refused records are left, and no other lookup will be answered.
       try take([:], to: LookupRequest(names: [], zone: zone, purpose: .question), nil, facts)
       return .again
     }
@@ -50,7 +50,7 @@ extension SyncPlan {
     return .again
   }
 
-  /// Adds what has to be looked up once in a cycle: records in question, among them those that a page could not show.
+  /// Adds the records to look up once in a cycle: those in question, among them those that a page could not show.
   private mutating func collectLookups(_ facts: some SyncFacts) {
     _ = takeQueuedLookups()
     guard due.isReview, cycle.options.direction != .pushOnly else { return }
@@ -58,14 +58,14 @@ extension SyncPlan {
     for id in recordsInQuestion(facts) { lookUp(id) }
   }
 
-  /// Takes what the queue wants looked up; false if that is nothing.
+  /// Adds the records that the upload queue wants looked up; false if there is none.
   mutating func takeQueuedLookups() -> Bool {
     let ids = queue.takeLookups()
     for id in ids { lookUp(id) }
     return !ids.isEmpty
   }
 
-  /// What the log says is to be looked up. O(records in question).
+  /// The records whose versions the log has in question. O(records in question).
   private func recordsInQuestion(_ facts: some SyncFacts) -> [RecordID] {
     let synced = synced
     return facts.learned { sync in
@@ -75,7 +75,7 @@ extension SyncPlan {
     }
   }
 
-  /// A zone whose end has waited for lookups that are answered by now.
+  /// A zone whose fetch can end, because the lookups that it needs are answered.
   private var zoneToGoOnWith: ZoneID? {
     zones.filter { _, zone in
       guard case .ending(let ending) = zone.phase, zone.refusal == nil, !ending.isPaused else { return false }
@@ -92,7 +92,7 @@ extension SyncPlan {
     _ found: [CloudName: CloudResult], to request: LookupRequest, _ offset: Int64?, _ facts: some SyncFacts
   ) throws {
     let zone = request.zone
-    // The server answers, so it was the records themselves that were refused before.
+    // The server answers this lookup, so the records themselves caused the earlier refusals.
     let refused = self[zone].lookups.refused
     let found = found.merging(refused.answers) { found, _ in found }
     let asked = request.names.count
@@ -100,7 +100,7 @@ extension SyncPlan {
     request.names += refused.names
     let changes = request.names.compactMap { name in
       let id = RecordID(name, zone: zone)
-      // What is pending of a record is sent again, or held; without that the record itself is held, and asked for no more.
+      // A record whose upload waits for this lookup is sent again, or its change is held. Any other is held as unreadable.
       if case .failed(let error, _)? = found[name], ErrorPolicy.mayBeOfOneRecord(error), queue.waits[id] != .lookup {
         return ServerChange(id, .unreadable(error))
       }
@@ -129,12 +129,12 @@ extension SyncPlan {
     self[zone].lookups.refused = RefusedLookups()
     self[zone].lookups.names.subtract(request.names)
     limits.lookups.answered(request.names.count)
-    // A deletion may be settled by that, for which others wait.
+    // This may settle a deletion for which others wait.
     if request.names.contains(where: { found[$0]?.isNotFound == true }) {
       queue.referencesMayHaveChanged(in: zone)
     }
     let proved = try tellEnding(of: zone, answer, told: Set(changes.map(\.id.key)), facts)
-    // The answer may say that the server went back in time.
+    // The answer may show that the server went back to an older state.
     if facts.zone(zone)?.isLost == true { noteLoss(of: zone, facts) }
     for id in taken.touched.sorted() { try changed(id, facts) }
     for name in request.names {
@@ -147,13 +147,13 @@ extension SyncPlan {
         lookedUp(id, facts)
       }
     }
-    // What the list did not show, no page will: the end of the sweep decides about it.
+    // The end of the sweep decides about records that the list did not show.
     for id in taken.absent where !proved.contains(id) { doubt(id) }
   }
 
-  /// Tells the end of a zone's fetch what the server has of the records that it has asked for.
+  /// Hands an answer to the end of a zone's fetch.
   ///
-  /// - Returns: those of which that end decides.
+  /// - Returns: the records about which that end decides.
   private mutating func tellEnding(
     of zone: ZoneID, _ answer: LookupAnswer, told: Set<CloudName>, _ facts: some SyncFacts
   ) throws -> Set<RecordID> {
@@ -165,7 +165,7 @@ extension SyncPlan {
       for name in request.names {
         let id = RecordID(name, zone: zone)
         let base = try facts.entry(id)?.base?.version
-        // Nothing waits for the answer but the proof.
+        // No upload waits for the answer, only the proof.
         if proof.take(found[name], of: id, created: answer.created[id], base: base), queue.waits[id] != .lookup {
           proved.insert(id)
         }
@@ -182,8 +182,8 @@ extension SyncPlan {
     return proved
   }
 
-  /// The answer to a lookup does not say what the server has of a record: if that is needed to go on, it is looked up again, later
-  /// and later.
+  /// A lookup did not bring the server's version of a record. If an upload waits for it, the record is looked up again, with a
+  /// growing backoff.
   private mutating func postponeLookup(of id: RecordID, _ error: CloudError, _ facts: some SyncFacts) {
     // If no user is signed in, the next request says so; otherwise it is this record alone.
     if ErrorPolicy.item(error) == .signIn { due.isAccountKnown = false }
@@ -228,7 +228,7 @@ extension SyncPlan {
     failed(.lookup, error, doing: "looking up records of zone '\(zone)'", facts)
   }
 
-  /// What could not be asked of a zone is asked again by the next cycle.
+  /// Leaves a zone's lookups to the next cycle.
   private mutating func lookUpLater(_ zone: ZoneID, _ error: CloudError, _ facts: some SyncFacts) {
     self[zone].lookups.names.formUnion(self[zone].lookups.refused.names)
     for id in self[zone].lookups.names.map({ RecordID($0, zone: zone) }) where queue.waits[id] == .lookup {
@@ -255,7 +255,7 @@ extension CloudResult {
 }
 
 extension CloudError {
-  /// Why an answer says nothing of what the server has of a record; nil if it does.
+  /// Why an answer does not say which version the server has of a record; nil if it does.
   fileprivate static func withoutVersion(_ result: CloudResult?) -> CloudError? {
     switch result {
     case .record?, .deleted?: nil

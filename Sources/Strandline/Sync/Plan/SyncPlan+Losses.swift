@@ -1,15 +1,14 @@
-// What the app's rules do about zones that are lost. A decision is a `reset` of the zone in the log, as a person's is, and the
-// steps that follow it are the same; so a crash in between costs nothing, and a relaunch goes on.
+// Carries out the app's rules for lost zones. A decision is logged as a `reset` of the zone, like a person's, and the same steps
+// follow; so a relaunch after a crash goes on.
 //
-// The `reset` has its moment. The next decision about the zone comes a day after it at the earliest: a server that loses the
-// zone each time, or a device that ends it whenever this one makes it again, gets one answer a day. A zone that a rule has
-// removed is not asked about any more, so it follows the server: it is synced again when the server has it again, or when
-// something is owed to it.
+// The `reset` has a time, and the next decision about the zone comes a day later at the earliest: a server that loses the zone each
+// time, or a device that deletes it whenever this one creates it, gets one answer a day. A zone that a rule has removed then
+// follows the server without further decisions: it is synced again when the server has it, or when this store has pending changes.
 
 import StrandlineSystem
 
 extension SyncPlan {
-  /// How long after a rule has decided about a zone it decides again.
+  /// The shortest time between two decisions about a zone.
   static let ruleMilliseconds: Int64 = 24 * 3_600_000
 
   /// Carries out the rule for the next zone that is lost; false if there is nothing to decide.
@@ -37,7 +36,7 @@ extension SyncPlan {
     case .uploadAgain: source = .here
     }
     let now = max(1, facts.now.wall)
-    // A moment from the future is of a clock that was put right since.
+    // A time in the future is from a clock that was corrected since.
     if state.ruledMilliseconds != 0, (0..<Self.ruleMilliseconds).contains(now &- state.ruledMilliseconds) { return nil }
     let words = "the app's rule for a zone that was lost with the reason '\(reason)'"
     let unsent = try facts.pendingCount(in: zone)
@@ -46,10 +45,10 @@ extension SyncPlan {
       decision: ZoneLossDecision(zone: zone, reason: reason, rule: rule, milliseconds: now, unsent: unsent))
   }
 
-  /// A zone that a rule has removed is synced again if the server has it again, or if something of it is pending.
+  /// A zone that a rule has removed is synced again if the server has it again, or if it has pending changes.
   private func follow(_ zone: ZoneID, _ state: ZoneState) -> LossStep? {
     guard state.isDirty || queue.frozenZones.contains(zone) else { return nil }
-    let words = state.isDirty ? "the server has the zone again" : "the zone is written to"
+    let words = state.isDirty ? "the server has the zone again" : "the app has written to the zone"
     let reset = Self.reset(zone, state.isDirty ? .server : .here, words, at: state.ruledMilliseconds)
     return LossStep(zone: zone, reason: .erased, reset: reset)
   }
@@ -62,7 +61,7 @@ extension SyncPlan {
 
   mutating func decided(_ step: LossStep, _ facts: some SyncFacts) {
     (self[step.zone].refusal, self[step.zone].isLossNoted) = (nil, false)
-    // What was begun of it is begun again.
+    // Its fetch begins again.
     (self[step.zone].phase, self[step.zone].feed) = (.open, Feed())
     if let decision = step.decision { say(decision) }
   }

@@ -1,17 +1,16 @@
-// What follows from the answer to an upload: each record is settled by itself; what was refused is looked up, waits, is
-// sent again in halves, or is held. A record that is not sent now always has something that ends that: an event, a moment
-// or a verb of a person.
+// Decides what follows from the answer to an upload. Each record is settled by itself; a refused one is looked up, waits, is sent
+// again in halves, or is held. Each of these ends: by an event, by a timer, or when a person releases or discards the change.
 
 import StrandlineSystem
 
 extension SyncPlan {
-  /// The first wait of a hold whose cause may pass; it doubles with each attempt.
+  /// The first wait of a hold whose cause may be temporary; it doubles with each attempt.
   static let holdMilliseconds: Int64 = 300_000
   static let holdMillisecondsMax: Int64 = 24 * 3_600_000
   /// From this number on, records of a zone and a type that are refused with the same words are not held one by one.
   static let alikeMin = 3
 
-  /// Appends what the answer says, in one transaction.
+  /// Appends the events that follow from the answer, in one transaction.
   mutating func settle(
     _ request: UploadRequest, _ results: [CloudName: CloudResult], _ offset: Int64?, _ facts: some SyncFacts
   ) throws {
@@ -40,7 +39,7 @@ extension SyncPlan {
         step.before.append(.append(.settled(settled)))
         answer.report.uploaded += 1
       case .deleted:
-        // The old life of a name is gone; the new one, of another type, is sent next.
+        // If this was the old record of a name, the new one, of another type, is sent next.
         step.before.append(
           upload.isPreparation
             ? .endOldLife(upload.id)
@@ -60,7 +59,7 @@ extension SyncPlan {
     steps.append(.answers(step))
   }
 
-  // MARK: What each record waits for
+  // MARK: Waits of refused records
 
   mutating func goOn(after answer: UploadAnswer, _ facts: some SyncFacts) throws {
     let zone = answer.zone
@@ -89,7 +88,7 @@ extension SyncPlan {
           queue.wait(id, for: .fetch)
           fetch(zone)
           records.postpone(id, error, at: facts.now)
-          // A record that is postponed again and again is not the server's load.
+          // The server is overloaded; but if it postpones a record again and again, the record is the cause.
           if answer.isWhole, records[id].postponed?.count == 1 { isOverloaded = true }
           wait = (wait?.retryAfter ?? -1) >= (error.retryAfter ?? 0) ? wait : error
         case .target: try waitForTarget(upload, error, answer.victims, facts)
@@ -117,7 +116,7 @@ extension SyncPlan {
     if answer.deletes { queue.referencesMayHaveChanged(in: zone) }
     if let missingZone { confirmLoss(of: zone, missingZone, kind: isOverloaded ? .upload : nil, facts) }
     let doing = "uploading to zone '\(zone)'"
-    // Where others were answered, or the same one was alone before, what the server named is that record's wait.
+    // If others were answered, or this record was postponed before, the wait is that record's only.
     if let wait, isOverloaded {
       failed(.upload, wait, doing: doing, facts)
     } else if !answer.isWhole || (wait == nil && missingZone == nil) {
@@ -125,29 +124,29 @@ extension SyncPlan {
       if cycle.split.parts.isEmpty, limits.operations.answered(answer.outcomes.count) { learnLimit(facts) }
     }
     wakeUnlessWaiting(answer.followers)
-    // What other devices have done may be the cause.
+    // Changes by other devices may be the cause.
     let refusedCount = answer.refusedCount - answer.notFoundCount
     if cycle.options.direction == .both, refusedCount * 4 > answer.outcomes.count || answer.hasConflicts {
       due.isList = true
     }
   }
 
-  /// The server did not find what a request was about.
+  /// The server did not find a record that an operation was about.
   private mutating func miss(_ upload: Upload, _ error: CloudError, _ facts: some SyncFacts) {
     let id = upload.id
     switch upload.operation.kind {
     case .create:
-      // There is nothing that it could have missed.
+      // A create needs no record, so "not found" says nothing: the feed shows what the server has.
       records.countRefusal(of: id, error)
       queue.wait(id, for: .fetch)
       fetch(id.zone)
     case .delete:
-      // A server that lags may not find what it has. If a lookup finds it, it is sent again, later and later.
+      // A replica that lags may not find the record. If a lookup finds it, it is sent again, with a growing backoff.
       records.countRefusal(of: id, error)
       queue.wait(id, for: .lookup)
       lookUp(id)
     case _ where records[id].doubt == .shown:
-      // The feed shows it, and a save does not find it. To fetch all of the zone once more would say the same.
+      // The feed from its beginning has shown the record. To fetch the zone once more would show the same.
       records.countRefusal(of: id, error)
       sendAgain(id, facts)
     default:
@@ -156,7 +155,7 @@ extension SyncPlan {
     }
   }
 
-  /// The server holds another version: it is looked up, unless the refusal brought it, and merged.
+  /// The server has another version: it is looked up, unless the refusal brought it, and merged.
   private mutating func resolve(_ upload: Upload, _ error: CloudError, isKnown: Bool, _ facts: some SyncFacts) {
     // A create has no tag: if the lookup finds no record, it is sent again.
     if let tag = upload.operation.changeTag { queue.refuse(tag: tag, of: upload.id) }
@@ -170,8 +169,8 @@ extension SyncPlan {
     }
   }
 
-  /// The server's version of a record has been applied, or it has none: the record is sent again, unless that would be the
-  /// same request.
+  /// The server's version of a record has been applied, or it has none. The record is sent again, unless with the change tag that
+  /// was refused: then its zone is fetched first.
   mutating func lookedUp(_ id: RecordID, _ facts: some SyncFacts) {
     guard queue.waits[id] == .lookup else { return }
     if let refused = queue.refusedTag(of: id), let entry = try? facts.entry(id),
@@ -184,8 +183,8 @@ extension SyncPlan {
     }
   }
 
-  /// A record that was refused although nothing is known to be wrong with it is sent again: at once, then later and later,
-  /// and at last it is held.
+  /// Sends a record again that was refused though nothing is known to be wrong with it: at first at once, then with a growing
+  /// backoff; at last it is held.
   mutating func sendAgain(_ id: RecordID, _ facts: some SyncFacts) {
     let memory = records[id]
     if let unshown = memory.unshown {
@@ -224,9 +223,9 @@ extension SyncPlan {
     append(events)
   }
 
-  /// A reference forbids it: a save waits for the record that it refers to, a deletion for something to change in the zone.
+  /// A reference forbids the change: a save waits for the record that it refers to, a deletion for any change in the zone.
   ///
-  /// - Parameter victims: what was refused in the same request because of another record, such as this one.
+  /// - Parameter victims: records that the same request lost only because another one was refused.
   private mutating func waitForTarget(
     _ upload: Upload, _ error: CloudError, _ victims: Set<RecordID>, _ facts: some SyncFacts
   ) throws {
@@ -237,15 +236,15 @@ extension SyncPlan {
     where !victims.contains(target) && (set == nil || set != facts.set(of: target)):
       return queue.wait(upload.id, for: .target(target))
     case .record, .circle:
-      // What went with it in the same request will go with it again.
+      // Both were in the same request, and both will be in the next one.
       records.countRefusal(of: upload.id, error)
       return sendAgain(upload.id, facts)
     case .nothing: break
     }
-    // The server has it, and not the edit by which it may be referred to.
+    // The server has the target, but not the held edit that may allow the reference.
     if let held = try heldTarget(of: upload.item, facts) { return queue.wait(upload.id, for: .target(held)) }
-    // As far as this store knows the server has them all: the feed says which it has deleted. One that was changed here may
-    // wait for this one, so that its own upload does not find out: if the feed has not said it, once all of it is fetched.
+    // As far as this store knows the server has all targets, so the feed must show which one was deleted. A target with a pending
+    // change may itself wait for this record, and its upload cannot find out: then the feed is read from its beginning.
     if records[upload.id].refusals == 1 {
       for name in upload.item.needs where name != upload.id.key {
         let target = RecordID(name, zone: upload.id.zone)
@@ -257,7 +256,7 @@ extension SyncPlan {
     records.countRefusal(of: upload.id, error)
   }
 
-  /// A record that another one needs, which the server has, and whose edit it refuses; nil if there is none.
+  /// A record that `item` needs and the server has, and whose edit is held; nil if there is none.
   private func heldTarget(
     of item: UploadItem, holding: Set<RecordID> = [], _ facts: some SyncFacts
   ) throws -> RecordID? {
@@ -270,10 +269,10 @@ extension SyncPlan {
     }
   }
 
-  /// Whether what a record waits for may never come by itself, so that it is among the held ones: others refer to what is
-  /// to be deleted, or what it refers to is not pending here either.
+  /// Whether a person has to see a record as held, because its wait may never end by itself: others refer to a record to be deleted,
+  /// or a target is missing at the server and is not pending here.
   ///
-  /// - Parameter holding: those that the same answer holds.
+  /// - Parameter holding: records that the same answer holds.
   private func mustShow(_ upload: Upload, holding: Set<RecordID>, _ facts: some SyncFacts) throws -> Bool {
     try upload.operation.kind == .delete || facts.lacks(of: upload.item).contains { !$0.isSaved }
       || heldTarget(of: upload.item, holding: holding, facts) != nil
@@ -281,12 +280,12 @@ extension SyncPlan {
 
   // MARK: Holds
 
-  /// - Parameter isTimed: it ends by itself whatever the refusal is: the record was refused too often.
+  /// - Parameter isTimed: the hold has a timer whatever the refusal is, because the record was refused too often.
   private func heldEvent(
     _ item: UploadItem, _ error: CloudError, isTimed: Bool = false, _ facts: some SyncFacts
   ) -> Event {
     let attempts = (facts.held(item.id)?.attempts ?? records.attempts(of: item)) + 1
-    // No time at all would mean: until it is released.
+    // A duration of 0 would mean: until it is released.
     let named = error.retryAfterMilliseconds.flatMap { $0 > 0 ? $0 : nil }
     return .held(
       Held(
@@ -304,16 +303,16 @@ extension SyncPlan {
     _ error: CloudError, _ attempts: UInt64, _ overQuota: OverQuotaWait
   ) -> Int64 {
     switch error.code {
-    // The record itself is wrong, and waiting does not change it.
+    // The record itself is wrong, and time does not change that.
     case .badRequest, .limitExceeded: 0
-    // Not the time ends it, but a change of the other record.
+    // A change of the other record ends it, not time.
     case .validatingReferenceError: 0
     case .quotaExceeded: overQuota.milliseconds(attempts: attempts)
     default: holdMilliseconds(attempts: attempts)
     }
   }
 
-  /// How long what was refused this often in a row is not tried again, if the server names no time.
+  /// How long a change that was refused `attempts` times in a row is held, if the server names no time.
   static func holdMilliseconds(attempts: UInt64) -> Int64 {
     min(holdMillisecondsMax, holdMilliseconds << Int64(min(attempts - 1, 16)))
   }
@@ -328,10 +327,10 @@ extension SyncPlan {
     for item in items { queue.wake(item.id) }
   }
 
-  /// A cycle begins: what an earlier process has held may be over, by its time or because another version of the app may send
-  /// otherwise what the server found wrong; and a person has what is held for a time of ours sent again.
+  /// A cycle begins. Holds of an earlier process end if their time is over, or if the app has another version, which may encode the
+  /// record differently. A user-initiated cycle ends all timed holds but those that the server named.
   ///
-  /// - Parameter owners: those whose storage counts as full no more.
+  /// - Parameter owners: owners whose storage is not treated as full any more.
   mutating func beginHolds(isFirst: Bool, notFull owners: Set<CloudName>, _ facts: some SyncFacts) {
     let isPersons = cycle.options.isUserInitiated && cycle.sends
     guard isFirst || isPersons || !owners.isEmpty else { return }
@@ -346,17 +345,17 @@ extension SyncPlan {
     }
     let holds = facts.learned { $0.held.values.filter { $0.id.zone.scope == scope } }
     release(holds.filter(isOver).sorted { $0.id < $1.id })
-    // One that is known to end keeps its moment: the wall clock may have been turned back since.
+    // A hold with a deadline keeps it: the wall clock may have been set back since.
     if isFirst { for held in holds where !isOver(held) && records.holdEnds[held.id] == nil { endLater(held, facts) } }
   }
 
-  /// A hold ends by itself when its time comes, by the monotonic clock.
+  /// Sets the deadline of a timed hold, by the monotonic clock.
   mutating func endLater(_ held: Held, _ facts: some SyncFacts) {
     guard held.durationMilliseconds > 0 else { return }
     records.holdEnds.set(held.id, facts.now.after(milliseconds: held.remaining(wall: facts.now.wall)))
   }
 
-  /// Ends holds. The log says so before their records are sent again, and this process goes on counting.
+  /// Ends holds. `released` is logged before their records are sent again; this process remembers the number of attempts.
   mutating func release(_ holds: [Held]) {
     for held in holds { records.released(held) }
     append(
@@ -364,7 +363,7 @@ extension SyncPlan {
       touching: holds.map(\.id))
   }
 
-  /// Holds records that refer to each other in a circle and that no request can hold.
+  /// Holds records that refer to each other in a circle that is too large for one request.
   mutating func hold(circle items: [UploadItem], _ facts: some SyncFacts) {
     let names = items.prefix(3).map { "'\($0.id.name)'" }.joined(separator: ", ")
     let error = CloudError(
@@ -391,15 +390,15 @@ extension SyncPlan {
   }
 }
 
-/// What became of each operation of a request.
+/// The result of each operation of an upload.
 struct UploadAnswer: Sendable {
   enum Outcome: Sendable {
     case saved(ServerRecord)
     case deleted
-    /// With the server's version where the refusal brought it.
+    /// With the server's version if the refusal brought it.
     case refused(CloudError, ErrorPolicy, ServerRecord?)
 
-    /// Whether the server did nothing with the record. A busy server may have done anything.
+    /// Whether the server did nothing with the record. After a `retry` it may have saved it.
     var appliedNothing: Bool {
       switch self {
       case .refused(_, .hold, _), .refused(_, .halt, _), .refused(_, .split, _), .refused(_, .target, _),
@@ -412,16 +411,16 @@ struct UploadAnswer: Sendable {
 
   let zone: ZoneID
   var outcomes: [(upload: Upload, outcome: Outcome)] = []
-  /// What the cycle has done by it.
+  /// The counts that it adds to the cycle's report.
   var report = SyncReport()
-  /// Records that go after these.
+  /// Records that are sent after these.
   var followers: [RecordID] = []
   /// How many were refused for a reason of their own.
   var refusedCount = 0
-  /// Those that were refused because of another one.
+  /// Records that were refused only because another one was.
   var victims: Set<RecordID> = []
   var hasConflicts = false
-  /// How many of the refused ones are deletions of what the server did not find: it has most likely been deleted already.
+  /// Refused deletions whose record the server did not find: most likely it was deleted already.
   var notFoundCount = 0
   /// Whether a record was deleted.
   var deletes = false
@@ -446,7 +445,7 @@ struct UploadAnswer: Sendable {
     }
   }
 
-  /// The refusal if the server refused each of several operations because there are too many.
+  /// The refusal, if the server refused each of several operations as too many.
   var tooMuch: CloudError? {
     guard outcomes.count > 1 else { return nil }
     for (_, outcome) in outcomes { guard case .refused(_, .split, _) = outcome else { return nil } }
@@ -462,7 +461,7 @@ struct UploadAnswer: Sendable {
     }
   }
 
-  /// The records that are held because of what they are.
+  /// The records that are held because they themselves were refused.
   var held: Set<RecordID> {
     var held: Set<RecordID> = []
     for (upload, outcome) in outcomes {
@@ -481,7 +480,7 @@ struct UploadAnswer: Sendable {
     }
   }
 
-  /// Whether nothing of the request was applied.
+  /// Whether no operation of the request was applied.
   var isWhole: Bool {
     !outcomes.contains { if case .refused = $0.outcome { false } else { true } }
   }
@@ -491,12 +490,12 @@ struct UploadAnswer: Sendable {
     outcomes.filter { $0.upload.operation.kind != .delete && $0.upload.haltedType == type }.map(\.upload.item)
   }
 
-  /// The types of which every save, and at least `alikeMin`, was refused with the same words: the cause is not a record.
+  /// The types of which every save, and at least `alikeMin`, was refused with the same words: no single record is the cause.
   ///
-  /// - Parameter known: those of which that was found before: of these one is enough.
+  /// - Parameter known: types that are halted already, for which one refusal is enough.
   func haltedTypes(known: [UploadHalts.HaltedType: CloudError]) -> [UploadHalts.HaltedType: CloudError] {
     var errors: [UploadHalts.HaltedType: (error: CloudError, count: Int)] = [:]
-    // A record that the words name and that all of them refer to may be the cause: others of the type are not refused then.
+    // If the words name a record to which all of them refer, it may be the cause, and the rest of the type may be accepted.
     var named: [UploadHalts.HaltedType: Set<CloudName>] = [:]
     var others: Set<UploadHalts.HaltedType> = []
     for (upload, outcome) in outcomes where upload.operation.kind != .delete {

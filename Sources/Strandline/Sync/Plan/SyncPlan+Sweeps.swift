@@ -1,22 +1,21 @@
-// The end of a full fetch: what was synced and the server does not have is gone.
+// Removes records that the server has deleted and no feed will report: the sweep at the end of a full fetch, a mark and sweep.
 //
-// A token that expires takes with it the deletions that lay behind it, so a full fetch alone would leave records here for
-// ever that no other device has. The sweep begins in the transaction of the fetch's first page. Each page confirms the
-// records that it shows unchanged; the others have a base that is newer than the sweep. When the last page is in, each
-// record that neither is true of is looked up by its name (AbsenceProof.swift), and removed if the server does not have it,
-// with its births in the deletion index; a change of it that is not sent stays, and what the server says to that decides.
-// Until the lookups are answered the sweep is open: the zone stays due, also after a relaunch, and the next run asks again.
+// An expired token loses the deletions after it, so a full fetch alone would leave records here that no other device has. The
+// transaction of the fetch's first page opens a sweep. Each page marks the records that it shows unchanged; changed ones get a
+// base that is newer than the sweep. After the last page, each synced record with neither is looked up by name
+// (AbsenceProof.swift) and removed if the server does not have it. An unsent change of it stays, and the server's answer to
+// that decides. Until all lookups are answered the sweep is open, also after a relaunch, and each cycle asks again.
 //
-// A server that lists much less than it once acknowledged may be wrong, and a zone of which nothing is left may be another
-// one. So a sweep that would remove much, or everything, stops, and the zone waits for a person.
+// A server that lists far fewer records than it once acknowledged may be wrong, and a zone without any synced record may be a new
+// one. So a sweep that would remove many records, or all, stops, and the zone waits for a person.
 
 import StrandlineSystem
 
-/// Which side of a zone decides where this store has records that the server does not have. What both have is synced as ever.
+/// Which side decides about records that this store has and the server does not have. Records that both have are synced as usual.
 public enum ResyncSource: String, Hashable, Sendable, CaseIterable {
-  /// The server's: what it does not have is removed here, however much that is.
+  /// The server's: records that it does not have are removed here, however many they are.
   case server
-  /// This store's: what the server does not have is uploaded again, as if it were created now.
+  /// This store's: records that the server does not have are uploaded again, as if they were created now.
   case here
 }
 
@@ -24,8 +23,8 @@ extension SyncPlan {
   /// Events in one transaction.
   static let eventsAtOnce = 1_000
 
-  /// Ends the zone's sweep, if one is open and all that it depends on is known: the last page is in. Else the store looks for what
-  /// the feed has not shown, or lookups are due, or the next cycle goes on with it.
+  /// The last page is applied: takes the next step towards the end of the zone's sweep, if one is open. The store finds the records
+  /// that the feed did not show, lookups ask for them, and the answers end the sweep, perhaps in a later cycle.
   mutating func endSweep(of zone: ZoneID, _ facts: some SyncFacts) throws {
     guard let state = facts.zone(zone), state.sweepEpoch != 0 else { return try fetchEnded(of: zone, facts) }
     var ending = ending(of: zone)
@@ -47,8 +46,8 @@ extension SyncPlan {
     try goOnProving(zone, facts)
   }
 
-  /// Goes on with the proof that records are gone: has the next ones looked up, removes what the server does not have, or lets
-  /// the zone wait for a person.
+  /// Takes the next steps of the proof that records are gone: looks up more of them, removes those that the server does not have, or
+  /// sets the zone aside for a person.
   mutating func goOnProving(_ zone: ZoneID, _ facts: some SyncFacts) throws {
     guard case .ending(var ending) = self[zone].phase, case .absent(var proof) = ending.stage else { return }
     let state = facts.zone(zone)
@@ -73,7 +72,7 @@ extension SyncPlan {
       case .wait:
         proof.isPaused = true
         keep(proof)
-        // The last page is in, which is what they wait for.
+        // Uploads that wait for the feed need only its last page.
         if ending.cause == .feed { sendFetched(zone, facts) }
         return
       case .ask:
@@ -83,19 +82,19 @@ extension SyncPlan {
       case .lose:
         return freeze(
           zone, .deleted,
-          "it was emptied, or deleted and made again: the server has nothing of what this store knows of it "
+          "it was emptied, or deleted and created again: the server has none of its synced records "
             + "(\(String.count(missing, "record")))")
       case .remove:
         let gone = try proof.gone.filter { try facts.entry($0.id)?.base?.version == $0.version }.map(\.id)
         keep(proof)
         let premise = ending.cause == .feed ? Premise.sweep(zone, state?.sweepEpoch ?? 0) : .none
-        // The side was decided on, and the server was asked for each: what it would say to an edit is known. Sent all the same, a
-        // hundred refused edits would put the zone in question again.
+        // If a person chose the server's side, edits of these records end here: the server has said that it does not have them, and
+        // a hundred refused edits would put the zone in question again.
         return remove(
           gone, from: zone, source, areGone: source == .server, if: premise,
           then: .proof(count: proof.gone.count, saysFollowed: known.followsRemade))
       case .setAside:
-        // They are looked up in each cycle until an answer says it. Of what was edited meanwhile, the answer to the edit says it.
+        // Each cycle looks them up until an answer comes. For a record that was edited meanwhile, the upload's answer decides.
         append(
           proof.takeUntold().map { id, version in
             let blocked = Blocked(
@@ -127,7 +126,7 @@ extension SyncPlan {
     try fetchEnded(of: zone, facts)
   }
 
-  /// What was proved to be gone has been removed.
+  /// Records that were proved to be gone have been removed.
   mutating func removedAbsent(
     _ count: Int, saysFollowed: Bool, from zone: ZoneID, _ facts: some SyncFacts
   ) throws {
@@ -142,7 +141,7 @@ extension SyncPlan {
   /// Removes records that the server does not have, or creates them again.
   ///
   /// - Parameters:
-  ///   - areGone: the server need not, or cannot, be asked about those that were edited here.
+  ///   - areGone: edits of them end here too, because the server need not, or cannot, be asked.
   ///   - then: what follows when all are removed.
   mutating func remove(
     _ absent: [RecordID], from zone: ZoneID, _ source: ResyncSource?, areGone: Bool = false, if premise: Premise,
@@ -159,16 +158,16 @@ extension SyncPlan {
     }
   }
 
-  /// A person lets the server's side of a zone decide, and the server does not have the zone: what was synced is removed.
+  /// A person, or a rule, lets the server decide about a zone that it does not have: the synced records are removed.
   mutating func removeAll(_ synced: [RecordID], of zone: ZoneID, _ facts: some SyncFacts) {
-    // No request would ask about an edit: for what is pending after a rule the zone is made again.
+    // After a rule, pending changes create the zone again, so edits of these records must end now.
     let ruled = facts.zone(zone)?.ruledMilliseconds ?? 0
     if !synced.isEmpty { remove(synced, from: zone, .server, areGone: ruled != 0, if: .removes(zone)) }
     let unread = facts.learned { $0.unread.keys.filter { $0.zone == zone }.sorted() }
     var events = unread.map { SyncEvent.event(.released(Released(id: $0, lsn: .none)), if: .unread($0)) }
     let ended = SweepEnded(zone: zone, epoch: 0, seen: 0, removed: UInt64(synced.count))
     let lost = ZoneChanged.lost(
-      zone, .erased, words: "the server does not have it, and the app lets that stand", policy: "remove",
+      zone, .erased, words: "the server does not have it, and the app has accepted that", policy: "remove",
       ruledMilliseconds: ruled)
     events += [.append(.sweepEnded(ended)), .append(.zoneChanged(lost))]
     steps.append(.append(AppendStep(events: events, premise: .removes(zone), touched: unread)))

@@ -1,5 +1,5 @@
-// What is sent: the operation of each record that is ready, and the request that carries them. The log says `sent` before the request
-// leaves, and only what is still a record's newest change then leaves with it (Engine/StoreSteps.swift).
+// Makes uploads: the operation of each record that is ready, and the request that carries them. Before the request leaves, `sent` is
+// logged, and operations that are not the record's newest change any more are taken out (Engine/StoreSteps.swift).
 
 import StrandlineSystem
 
@@ -8,11 +8,11 @@ struct Upload: Sendable {
   var item: UploadItem
   /// The version that it changes; nil: the server has none.
   var base: LSN?
-  /// Whether this deletes the old life of the name, which must be gone before a new one of another type is created. Its
-  /// acknowledgement settles nothing, and it is no attempt of the change.
+  /// Whether this deletes the old record of the name, before a new one of another type is created. Its acknowledgement settles
+  /// nothing, and it does not count as an attempt of the change.
   var isPreparation = false
-  /// Whether this begins a life, and no earlier request can have carried it: if this one is refused, a deletion at the server
-  /// is of another life.
+  /// Whether this creates a record that no earlier request can have carried: if it is refused, a deletion at the server is of
+  /// another record of that name.
   var isFirstOfLife = false
   var operation: CloudOperation
   var type: String
@@ -22,19 +22,19 @@ struct Upload: Sendable {
   var lsn: LSN { item.lsn }
 }
 
-/// An operation that was made before its turn. It is the same in its turn, as long as the record has the same base.
+/// An operation that was prepared while another request was under way. It is valid as long as the record has the same base.
 struct MadeOperation: Sendable {
   var base: Base?
   var upload: Upload
-  /// An upper bound of its bytes in JSON.
+  /// An upper bound of its size in JSON.
   var bytes: Int
 }
 
 extension SyncPlan {
-  /// The next upload, or what else is to be done for what is pending; nil if nothing is ready.
+  /// The next upload, or another step towards it; nil if nothing is ready.
   mutating func chooseUpload(_ facts: some SyncFacts) throws -> Choice? {
     guard cycle.sends else { return nil }
-    // An erasure that the app has taken back begins again, if it comes again.
+    // Forgets erasures that the app has taken back.
     for (zone, known) in zones where facts.zone(zone)?.lostReason != .erasing {
       if case .erasing = known.phase { self[zone].phase = .open }
     }
@@ -59,7 +59,7 @@ extension SyncPlan {
     case .cancel(let deletions): cancel(deletions)
     case .hold(let unreadable): holdUnreadable(unreadable, facts)
     case nil:
-      // What they wait for is a request of another kind, which may have to wait itself.
+      // Records may wait for lookups, which have a backoff of their own.
       if takeQueuedLookups() { return .again }
       if !cycle.beginsRound(facts) {
         if try decideLoss(facts) { return .again }
@@ -80,7 +80,7 @@ extension SyncPlan {
     return Set(known.filter { $0.value.isLost }.keys).union(refused).union(zonesLeftOut(facts))
   }
 
-  /// What the queue may look at in this round.
+  /// The facts and bounds for the queue in this round.
   private func reading(_ facts: some SyncFacts) -> OutgoingQueue.Reading {
     OutgoingQueue.Reading(facts, only: cycle.options.zone, frozen: frozenZones(facts), upTo: cycle.roundEnd)
   }
@@ -91,16 +91,16 @@ extension SyncPlan {
       SyncEvent.event(.settled(Settled(id: id, lsn: lsn, outcome: .cancelled)), if: .neverSent(id, lsn))
     }
     steps.append(.append(AppendStep(events: events, touched: deletions.map(\.id))))
-    // One that could not be settled after all is looked at again.
+    // If one could not be settled, the queue reads it again.
     for (id, _) in deletions { queue.wake(id) }
   }
 
   // MARK: A batch
 
-  /// The request for what fits into one.
+  /// An upload of as many units as fit into one request; the zone's creation first, if it was never seen at the server.
   private mutating func send(_ units: [[UploadItem]], to zone: ZoneID, _ facts: some SyncFacts) throws -> Choice {
     if facts.zone(zone)?.wasSeen != true, let id = units.first?.first?.id {
-      // This log never saw it at the server. First, for a halt takes them out again.
+      // Before `ask`: a halt takes them out of the queue again.
       queue.putBack(units, in: zone)
       return .next(.ask(.createZone(zone, .upload(id))))
     }
@@ -110,7 +110,7 @@ extension SyncPlan {
     return ask(UploadRequest(zone: zone, uploads: batch.uploads, isAtomic: false))
   }
 
-  /// The request for records that go together.
+  /// One atomic upload of an upload set.
   private mutating func sendTogether(_ items: [UploadItem], to zone: ZoneID, _ facts: some SyncFacts) throws -> Choice {
     if facts.zone(zone)?.wasSeen != true, let id = items.first?.id {
       wakeUnlessWaiting(items.map(\.id))
@@ -120,7 +120,7 @@ extension SyncPlan {
     if !batch.unreadable.isEmpty { holdUnreadable(batch.unreadable, facts) }
     let ids = items.map(\.id)
     if !batch.tooLarge.isEmpty {
-      // They have more bytes than a request takes.
+      // They are too large for one request.
       queue.separate(items, in: zone)
     } else if batch.uploads.count < items.count {
       wakeUnlessWaiting(ids)
@@ -141,7 +141,7 @@ extension SyncPlan {
     for id in ids where queue.waits[id] == nil { queue.wake(id) }
   }
 
-  /// An upload is about to leave; or nothing of it does.
+  /// An upload is about to leave, perhaps without some of its records, or without any: then nothing is sent.
   mutating func leaves(_ request: UploadRequest, _ fallenOut: FallenOut) {
     for (id, target) in fallenOut.lacking { queue.wait(id, for: .target(target)) }
     for id in fallenOut.stale { queue.wake(id) }
@@ -158,7 +158,7 @@ extension SyncPlan {
     return .append(Self.refusedEvents(of: request.uploads))
   }
 
-  /// An upload was answered, or refused as a whole, or what became of it is not known.
+  /// An upload was answered, refused as a whole, or lost its answer.
   mutating func apply(
     _ result: Result<SyncAnswer, CloudError>, to request: UploadRequest, _ offset: Int64?, _ facts: some SyncFacts
   ) throws {
@@ -173,7 +173,7 @@ extension SyncPlan {
     }
   }
 
-  /// A request was refused as a whole, or what became of it is not known.
+  /// An upload was refused as a whole, or lost its answer.
   private mutating func takeRefusal(of request: UploadRequest, _ error: CloudError, _ facts: some SyncFacts) throws {
     let (batch, zone) = (request.uploads, request.zone)
     switch ErrorPolicy.request(error) {
@@ -193,7 +193,7 @@ extension SyncPlan {
       }
       fetch(zone)
       limits.operations.shrink(to: batch.count / 2)
-      // What goes together does not become less.
+      // A single unit cannot be made smaller.
       if request.isAtomic || UploadPlan.units(batch.map(\.item)).count == 1 {
         for upload in batch { sendAgain(upload.id, facts) }
       }
@@ -211,18 +211,17 @@ extension SyncPlan {
       if let save = saves.first {
         queue.haltSaves(of: save.id, because: error, policies.overQuota, at: facts.now.nanoseconds)
       }
-    // The other zones are sent to all the same; the cycle throws this error at its end.
+    // Uploads to the other zones go on; the cycle throws this error at its end.
     default:
       noteRefusal(of: batch, error)
       giveUpParts(of: zone)
       refuseChanges(of: batch[0].id, error, facts)
     }
-    // Whatever the server refuses, it may say how long it does not want to be asked.
+    // Each refusal may name a wait.
     failedIfNamed(.upload, error, doing: SyncRequest.modify(request).words, facts)
   }
 
-  /// The server has refused what was to be sent to a zone, whatever it holds. An answer that is none of CloudKit's says so of this
-  /// cycle alone.
+  /// The server refuses every change of a zone: a halt begins. If the answer is not CloudKit's, only this cycle gives the zone up.
   mutating func refuseChanges(of id: RecordID, _ error: CloudError, _ facts: some SyncFacts) {
     if ErrorPolicy.appliedNothing(error) {
       queue.haltChanges(of: id, because: error, at: facts.now.nanoseconds)
@@ -239,14 +238,14 @@ extension SyncPlan {
     steps.append(.append(events))
   }
 
-  /// No request has carried the first versions of lives that a batch holds.
+  /// Events that say: no request has carried these new records.
   private static func refusedEvents(of batch: [Upload]) -> [Event] {
     batch.filter(\.isFirstOfLife).map { .refused(Refused(id: $0.id, lsn: $0.lsn)) }
   }
 
   // MARK: Halves
 
-  /// The server refused a request as too much: it goes in halves, at once. One unit alone is held.
+  /// The server refused a request as too large: it is sent in halves, at once. A single unit is held.
   mutating func split(_ batch: [Upload], _ zone: ZoneID, _ error: CloudError, _ facts: some SyncFacts) {
     noteRefusal(of: batch, error)
     let units = UploadPlan.units(batch.map(\.item))
@@ -260,7 +259,7 @@ extension SyncPlan {
     }
     cycle.split.splitsLeft -= 1
     let half = units.count / 2
-    // The larger half of an odd number still goes in one request.
+    // The larger half of an odd number still fits into one request.
     let halfMax = units.count - half
     if cycle.split.limitBefore == nil {
       cycle.split.limitBefore = (
@@ -274,8 +273,7 @@ extension SyncPlan {
     cycle.split.isOpen = true
   }
 
-  /// That halves were refused does not say that the server takes no more operations: one record was refused alone, or what the
-  /// server refuses is something else.
+  /// The halves were not refused for their number: one record was refused alone, or the refusal has another cause.
   mutating func restoreLimit() {
     if let before = cycle.split.limitBefore { limits.operations.restore(before) }
   }
@@ -298,8 +296,8 @@ extension SyncPlan {
     }
   }
 
-  /// The server refused records that go together as too much. In halves they would not be all or nothing, so they are held; what
-  /// only went along because they need it may go without them.
+  /// The server refused an upload set as too large. Halves would not be atomic, so the set is held. Records that were only added
+  /// because the set needs them are sent without it.
   mutating func refuseTogether(_ batch: [Upload], _ error: CloudError, _ facts: some SyncFacts) {
     noteRefusal(of: batch, error)
     let together = batch.filter { facts.set(of: $0.id) != nil }
@@ -308,9 +306,8 @@ extension SyncPlan {
     for upload in batch where !held.contains(upload.id) { queue.wake(upload.id) }
   }
 
-  /// A record was refused alone. It is held when the halves of its batch have been sent, unless the server refuses whatever is of
-  /// its type: at the third one in the same words, and with none taken, the type is halted, and the other halves are not
-  /// tried.
+  /// A record was refused alone. It is held when the halves of its batch have been sent. But at the third record of one type that is
+  /// refused with the same words, and if none of the type was saved, the type is halted, and the other halves are not tried.
   private mutating func refuseAlone(_ batch: [Upload], _ error: CloudError, _ facts: some SyncFacts) {
     cycle.split.refusedAlone.append((batch, error))
     let type = batch[0].haltedType
@@ -323,7 +320,7 @@ extension SyncPlan {
     if isKnown || alike.count >= Self.alikeMin, !cycle.split.takenTypes.contains(type) {
       queue.halt(type, alike.flatMap { $0.batch.map(\.item) }, because: error, at: facts.now.nanoseconds)
       cycle.split.refusedAlone.removeAll { isAlike($0.batch, $0.error) }
-      // What else was in the batch comes again without that type.
+      // The rest of the batch is queued again, without that type.
       cycle.split.parts = []
       queue.lookAgain()
     }
@@ -335,8 +332,7 @@ extension SyncPlan {
     cycle.split.refusedAlone = []
   }
 
-  /// The results, with each that does not answer its operation (none, a version for a deletion, a deletion for a save)
-  /// replaced by an error.
+  /// The results; each that does not fit its operation (none, a version for a deletion, a deletion for a save) becomes an error.
   private static func checked(_ results: [CloudName: CloudResult], of batch: [Upload]) -> [CloudName: CloudResult] {
     var results = results
     for upload in batch {
@@ -355,15 +351,15 @@ extension SyncPlan {
 
   // MARK: Operations
 
-  /// What of some units fits into one request.
+  /// The uploads that fit into one request.
   private struct Batch {
     var uploads: [Upload] = []
-    /// Records that refer to each other in a circle and fit into no request.
+    /// Records that refer to each other in a circle that is too large for a request.
     var tooLarge: [UploadItem] = []
     var unreadable: [(id: RecordID, lsn: LSN, error: StrandlineError)] = []
   }
 
-  /// Makes the operations of units until a request is full; the others go back into the queue. A unit stays whole.
+  /// Makes the operations of units until a request is full; the other units return to the queue. A unit is never divided.
   private mutating func makeBatch(of units: [[UploadItem]], in zone: ZoneID, _ facts: some SyncFacts) throws -> Batch {
     var batch = Batch()
     var names: Set<CloudName> = []
@@ -387,7 +383,7 @@ extension SyncPlan {
     return batch
   }
 
-  /// Makes the operations of a unit. A record that has changed since is left out, and so is what needs it.
+  /// Makes the operations of a unit, without records that have changed since, and without those that need them.
   private mutating func makeUploads(
     of unit: [UploadItem], sentWith names: Set<CloudName>, _ batch: inout Batch, _ facts: some SyncFacts
   ) throws -> (uploads: [Upload], bytes: Int) {
@@ -418,8 +414,8 @@ extension SyncPlan {
     return (uploads, bytes)
   }
 
-  /// Makes the operations of the next batch while an upload is under way. Nothing is taken from the queue: what the answer, or the
-  /// app, changes of these records meanwhile is seen when it is their turn.
+  /// Prepares the operations of the next batch while an upload is under way. Nothing is taken from the queue, so later changes of
+  /// these records, by the answer or by the app, are noticed when they are sent.
   mutating func lookAhead(_ facts: some SyncFacts) throws {
     let known = cycle.made
     cycle.made = [:]
@@ -428,7 +424,7 @@ extension SyncPlan {
     let sync = facts.learned { $0 }
     var bytes = 0
     for item in try queue.lookAhead(reading(facts), limits.operations.current) {
-      // No more than one request carries.
+      // One request carries no more.
       if bytes >= policies.batch.bytesMax { break }
       do {
         guard let entry = try facts.entry(item.id), entry.pending?.newest == item.lsn else { continue }
@@ -437,7 +433,7 @@ extension SyncPlan {
         cycle.made[item.lsn] = made
         bytes += made.bytes
       } catch let error as StrandlineError where error.isOfOneRecord {
-        // It is held when it is its turn.
+        // It is held when it is to be sent.
       }
     }
   }
@@ -462,7 +458,7 @@ extension SyncPlan {
         item: item, base: base.version,
         operation: CloudOperation(.delete, name: name, changeTag: base.changeTag, archive: archive), type: entry.type)
     }
-    // Nil: the app has replaced it meanwhile, and a compaction has removed it. The queue comes to the newer one.
+    // Nil: the app has replaced it meanwhile, and a compaction has removed it. The queue will find the newer one.
     guard let event = try facts.eventIfKept(at: item.lsn), let loaded = try LoadedVersion(event, at: item.lsn) else {
       return nil
     }
@@ -480,13 +476,13 @@ extension SyncPlan {
     let isNewLife = base.map { $0.version.stamp.births.isDisjoint(with: version.stamp.births) } ?? true
     var dirty = loaded.dirty
     if let base, let known = entry.base, !isNewLife {
-      // What was acknowledged since the edit was made is the base's, and is not sent again.
+      // Fields that the server acknowledged since the edit was made are taken from the base and not sent again.
       dirty = dirty.filter { $0.value > known.content }
       version = version.taking(version.names.filter { dirty[$0] == nil }, from: base.version)
     }
     if let base, let known = entry.base, isNewLife, base.version.type != version.type {
-      // The server has a dead life again, of another type, which another tool has brought back: it goes first, the new one after
-      // its acknowledgement. The app itself cannot make one: a name keeps its type until its deletion is at the server.
+      // The server has an old record of another type again: another tool has restored it. It is deleted first, and the new one sent
+      // after that. The app cannot cause this: a name keeps its type until its deletion is at the server.
       return Upload(
         item: item, base: known.version, isPreparation: true,
         operation: CloudOperation(.delete, name: name, changeTag: known.changeTag, archive: archive), type: version.type
@@ -505,7 +501,7 @@ extension SyncPlan {
 
   /// The fields to write, with the stamp.
   ///
-  /// - Parameter dirty: of an update, the fields that have changed here; nil: all.
+  /// - Parameter dirty: the fields that have changed here, for an update; nil: all.
   private static func fields(of version: Version, dirty: [String: LSN]?) -> [String: FieldValue?] {
     var fields: [String: FieldValue?]
     if let dirty {
@@ -514,7 +510,7 @@ extension SyncPlan {
         fields[field] = .some(version.fields[field])
       }
     } else {
-      // With the hashes of the version's: no name is hashed again.
+      // `mapValues` keeps the dictionary's hashes: no name is hashed again.
       fields = version.fields.mapValues { .some($0) }
       fields[Version.parentField] = nil
     }

@@ -1,22 +1,23 @@
-// What the engine asks next, and what follows from an answer. A value: no store, no server, no clock, no task and no lock.
+// Decides what the engine asks the server next, and what follows from an answer. A value: no store, no server, no clock, no task,
+// no lock.
 //
 //   next     ──▶ a request, a step of the store, a wait, or the end of the cycle
 //   apply    ◀── how that request ended
-//   recorded ◀── what that step came to
+//   recorded ◀── the result of that step
 //
-// What must outlive the process is in the log; what is here says what is due, what waits and until when. The driver
+// The log holds what must outlive the process. The plan holds what is due, what waits and until when. The driver
 // (Engine/CycleDriver.swift) calls these three in turn. While one kind of request has to wait, the others go on.
 //
-// A fetched page: SyncPlan+Feed asks for it, the intake decides record by record in the step that applies it, and its token is of
-// the same transaction. An upload: Outgoing/OutgoingQueue says what is ready, SyncPlan+Uploading makes the operations, the log
-// says `sent` before they leave, and SyncPlan+Settling says what follows from the answer.
+// A fetched page: SyncPlan+Feed asks for it; one transaction applies it record by record (Intake/) and stores its change token.
+// An upload: OutgoingQueue says what is ready, SyncPlan+Uploading makes the operations, the log records `sent` before they
+// leave, and SyncPlan+Settling decides what follows from the answer.
 
 import StrandlineSystem
 
 /// The plan of one engine: one store, one database.
 struct SyncPlan: Sendable {
   static let pageLimit = 200
-  /// The one database that this syncs. What the store holds of the others is not touched.
+  /// The one database that this syncs. Records of the store's other databases are not touched.
   let address: CloudAddress
   let policies: SyncPolicies
   var zones: [ZoneID: ZoneSync] = [:]
@@ -24,14 +25,14 @@ struct SyncPlan: Sendable {
   var queue: OutgoingQueue
   var pace: RequestPace
   var limits: RequestLimits
-  /// What is to be asked for, also by later cycles.
+  /// What this cycle or a later one has to ask for.
   var due = SyncAgenda()
   var cycle = SyncCycle()
-  /// What the store does before anything is asked for, in this order.
+  /// What the store does before the next request, in this order.
   var steps: [StoreStep] = []
-  /// What happened that is told to those who follow the engine.
+  /// What observers of the engine are told.
   var notices: [SyncNotice] = []
-  /// A cycle that takes this number of turns without a request has gone in a circle. Tests lower it.
+  /// A cycle that takes this number of turns without a request makes no progress. Tests lower it.
   var idleTurnsMax = 100_000
 
   init(
@@ -47,10 +48,10 @@ struct SyncPlan: Sendable {
   }
 
   var scope: DatabaseScope { address.scope }
-  /// The same with the zones that the app has synced.
+  /// The database, and which of its zones the app syncs.
   var synced: SyncedDatabase { SyncedDatabase(scope, policies.zones) }
 
-  /// What comes next.
+  /// What the driver does next.
   enum Next: Sendable {
     case ask(SyncRequest)
     case store(StoreStep)
@@ -60,14 +61,14 @@ struct SyncPlan: Sendable {
     case done
   }
 
-  /// What was found of one kind of request.
+  /// What the plan chose when it looked at one kind of request.
   enum Choice {
     case next(Next)
     /// Something has changed in memory: the plan looks again.
     case again
   }
 
-  /// What is known of a zone; made if it is not known yet.
+  /// The state of a zone; a new one if none is kept.
   subscript(zone: ZoneID) -> ZoneSync {
     get { zones[zone] ?? ZoneSync() }
     _modify { yield &zones[zone, default: ZoneSync()] }
@@ -77,22 +78,22 @@ struct SyncPlan: Sendable {
   struct Means: Sendable {
     /// A request that begins now will be answered before the deadline.
     var hasTime = true
-    /// The page that was asked for ahead.
+    /// The page that was prefetched.
     var ahead: PageRequest?
   }
 
-  // MARK: What is next
+  // MARK: Next
 
-  /// What is next.
+  /// The next request, step or wait of the cycle, or its end.
   ///
-  /// - Throws: what reading the log throws; at the end of a cycle, what the server has refused of it.
+  /// - Throws: errors of the log; at the end of a cycle, the server's refusal if something was refused.
   mutating func next(_ facts: some SyncFacts, _ means: Means) throws -> Next {
     while true {
       cycle.idleTurns += 1
       guard cycle.idleTurns < idleTurnsMax else { throw NoProgress(turns: cycle.idleTurns) }
       if !steps.isEmpty { return .store(steps.removeFirst()) }
       if !means.hasTime, try due.isReview || RequestKind.allCases.contains(where: { try isDue($0, facts) }) {
-        // What has come is not thrown away.
+        // A prefetched page that has arrived is not thrown away.
         guard let ahead = means.ahead, let request = nextPage(facts), request == ahead else { return .outOfTime }
         return .ask(.page(request))
       }
@@ -115,7 +116,7 @@ struct SyncPlan: Sendable {
         continue
       }
       cycle.made = [:]
-      // Nothing is left in hand, unless a zone was given up on the way.
+      // Nothing is left to do, unless a zone was given up on the way.
       due.wasIncomplete = zones.values.contains {
         if case .ending = $0.phase { return true }
         return $0.refusal != nil || $0.isLossNoted
@@ -127,7 +128,7 @@ struct SyncPlan: Sendable {
   }
 
   private mutating func choose(_ facts: some SyncFacts) throws -> Choice? {
-    // That a zone is still the one to erase was asked just now.
+    // The zone's identity was checked just now, so the deletion goes first.
     if cycle.sends, due.isAccountKnown, pace.wait(for: .upload, at: facts.now) == nil, let zone = zoneToErase(facts),
       case .erasing(.deleting)? = zones[zone]?.phase
     {
@@ -145,13 +146,13 @@ struct SyncPlan: Sendable {
     if let blocked { return .next(.wait(blocked)) }
     let waits = [waitForRecord(facts), waitForFeed(facts)].compactMap(\.self)
     guard let wait = waits.min(by: { $0.milliseconds < $1.milliseconds }) else { return nil }
-    // A part that waits keeps no halt from ending.
+    // One waiting record or zone does not keep a halt from ending.
     if try checkHalts(facts) { return .again }
     cycle.made = [:]
     return .next(.wait(wait))
   }
 
-  /// Everything that is pending was looked at: of a halted type nothing may be left, or a record that was refused is tried.
+  /// The whole queue was read: ends halts with nothing pending any more, or lets a record that was refused be tried again.
   private mutating func checkHalts(_ facts: some SyncFacts) throws -> Bool {
     try cycle.sends && queue.checkHalts(facts)
   }
@@ -205,16 +206,16 @@ struct SyncPlan: Sendable {
     }
   }
 
-  /// How a request ended, whatever it was for.
+  /// Notes what the end of any request says of its kind and of the sign-in.
   mutating func hear(_ outcome: SyncOutcome, _ kind: RequestKind) {
     switch outcome.result {
-    // What an upload came to is said by its answer.
+    // For an upload `goOn(after:)` does this, record by record.
     case .success: if kind != .upload { pace.succeeded(kind) }
     case .failure(let error): if ErrorPolicy.request(error) == .signIn { due.isAccountKnown = false }
     }
   }
 
-  /// A page that was asked for ahead has failed, and may be asked for again after a wait.
+  /// A prefetched page failed; it may be asked for again after a wait.
   mutating func aheadFailed(_ page: PageRequest, _ error: CloudError, _ facts: some SyncFacts) {
     failed(.page, error, doing: SyncRequest.page(page).words, facts)
   }
@@ -247,7 +248,7 @@ struct SyncPlan: Sendable {
     }
   }
 
-  /// A request failed and may be sent again after a wait. Only those that change nothing, or that may be applied twice.
+  /// A request failed and may be sent again after a wait. Only requests that change nothing, or that may be applied twice.
   private mutating func postpone(_ request: SyncRequest, _ error: CloudError, _ facts: some SyncFacts) {
     failed(request.kind, error, doing: request.words, facts)
     switch request {
@@ -255,7 +256,7 @@ struct SyncPlan: Sendable {
       let (question, phase) = takeQuestion(of: zone)
       (self[zone].refusal, self[zone].phase) = (question?.error ?? error, phase)
     case .createZone(let zone, .again): self[zone].phase = .open
-    // It may be another zone by now: that is asked again.
+    // By now another zone may have the name: its identity is checked again.
     case .eraseZone(let zone): self[zone].phase = .open
     // The zones may be answered in smaller parts.
     case .pages(let pages): limits.zones.refused(pages.count)
@@ -284,7 +285,7 @@ struct SyncPlan: Sendable {
       }
     case .pages(let pages):
       if ErrorPolicy.request(error) == .signIn { throw error }
-      // It may be of one zone, or the answer too large.
+      // One of the zones may be the cause, or the size of the answer.
       limits.zones.refused(pages.count)
       limits.zones.growLater()
     case .newest(let newest): try refuse(newest, error)
@@ -333,7 +334,7 @@ struct SyncPlan: Sendable {
     }
   }
 
-  /// Events were appended, those whose premises held.
+  /// The events whose premises held were appended.
   private mutating func appended(_ step: AppendStep, _ facts: some SyncFacts) throws {
     for case .event(.held(let held), _) in step.events where facts.held(held.id) == held {
       cycle.report.held += 1
@@ -380,7 +381,7 @@ struct SyncPlan: Sendable {
       limits.listed.refused(answer.count)
       limits.listed.growLater()
     case .upload(var answer) where !step.changes.isEmpty:
-      // What the refusals brought along is looked up, in as many requests as it takes.
+      // The versions that the refusals brought along are looked up instead, in as many requests as it takes.
       answer.forgetVersions()
       var smaller = step
       (smaller.changes, smaller.cause) = ([], .upload(answer))
@@ -397,12 +398,12 @@ struct SyncPlan: Sendable {
     (steps, notices) = ([], [])
     let keepsOn = due.wasIncomplete
     if keepsOn, let before = cycle.split.limitBefore { limits.operations.restore(before) }
-    // Of an upload whose answer was lost the feed says whether it arrived.
+    // Only the feed says whether an upload arrived whose answer was lost.
     let fetchesFeed = options.direction != .pushOnly || facts.hasAttempts
     cycle = SyncCycle(options, fetchesFeed: fetchesFeed, upTo: facts.durableLSN)
     if options.asksForChanges { (due.isList, due.isReview) = (true, true) }
     due.isListFromStart = false
-    // The log may not have learned the account that was asked for.
+    // The event that binds the account may not have been logged.
     if facts.learned({ $0.bounds[scope] }) == nil { due.isAccountKnown = false }
     let isFirst = due.isFirstCycle
     due.isFirstCycle = false
@@ -417,21 +418,21 @@ struct SyncPlan: Sendable {
     let owners = queue.beginCycle(
       isUserInitiated: options.isUserInitiated, erasures: zonesToErase(facts), at: now.nanoseconds)
     beginHolds(isFirst: isFirst || keepsOn, notFull: owners, facts)
-    // Also in a cycle that ends before its first request: else it would be made again at once, for the same moment.
+    // Also in a cycle that ends before its first request: otherwise the next one would begin at once, for the same deadline.
     wakeWhatIsDue(facts)
     let logged = facts.learned { $0.paces[scope] }
     if let pace = pace.begin(logged, at: now) { steps.append(.append([.pace(pace)])) }
     steps.append(.takeKept(readsAgain: due.readsKept))
   }
 
-  /// What a cycle has refused and begun says nothing of the zone now.
+  /// Drops the refusals and the unfinished phases of the cycle before.
   private mutating func beginZones() {
     for id in zones.keys {
       var zone = self[id]
-      // What the server took in an earlier cycle says nothing of the zone now.
+      // A token that the server accepted in an earlier cycle proves nothing now.
       if case .beginning = zone.feed.start { zone.feed.start = .beginning(tokenWasTaken: false) }
       (zone.phase, zone.refusal, zone.tokenRefusals, zone.isLossNoted) = (.open, nil, 0, false)
-      // A cycle that ended early has not said whose fault it was.
+      // A cycle that ended early did not find out whether the records or the zone caused the refusals.
       zone.lookups.names.formUnion(zone.lookups.refused.names)
       zone.lookups.refused = RefusedLookups()
       if !zone.listedRefused.refusals.isEmpty { (zone.listing, zone.listedRefused) = (nil, RefusedLookups()) }
@@ -443,7 +444,7 @@ struct SyncPlan: Sendable {
     }
   }
 
-  /// A cycle ended early: whatever it had taken in hand and not brought to an end is asked for again.
+  /// A cycle ended early: everything that it began and did not finish is asked for again.
   private mutating func lookAgain() {
     queue.lookAgain()
     for (id, wait) in queue.waits.all {
@@ -452,8 +453,8 @@ struct SyncPlan: Sendable {
     }
   }
 
-  /// Ends the cycle: throws if something that is pending was refused, so that a cycle without an error leaves nothing pending, or says
-  /// what it holds.
+  /// Ends the cycle; throws if a zone or a type was refused. So a cycle without an error leaves nothing pending but what its
+  /// report counts as held.
   private func finish(_ facts: some SyncFacts) throws {
     let all = zones.sorted { $0.key < $1.key }
     for (zone, known) in all where known.isLossNoted {
@@ -469,13 +470,12 @@ struct SyncPlan: Sendable {
       throw RefusedCycle(
         halted.value,
         "the server refuses every '\(halted.key.type)' of zone '\(halted.key.zone)': \(halted.value); they stay in "
-          + "the store, and the rest was sent; the next 'now()' tries one of them, as the engine does by itself, later and later",
+          + "the store, and the rest was sent; the next 'now()' tries one of them, and so does the engine, less and less often",
         isWhole: true)
     }
   }
 
-  /// The zones of which this cycle was refused something, with those to which nothing, or no save, is sent, and those that are not
-  /// erased, until a halt ends.
+  /// Zones refused in this cycle, plus zones halted for uploads or erasure.
   func allRefusedZones(_ facts: some SyncFacts) -> [ZoneID: CloudError] {
     var refused = zones.compactMapValues(\.refusal)
     refused.merge(queue.halts.refusedZones) { known, _ in known }
@@ -485,8 +485,8 @@ struct SyncPlan: Sendable {
 
   // MARK: Records and waits
 
-  /// Something has changed about a record, at the server or here. If nothing of it is pending any more, what was refused of it is
-  /// forgotten: a later change of it begins again.
+  /// A record has changed, at the server or here. If it has no pending change any more, its refusals are forgotten: a later change
+  /// is counted from zero.
   mutating func changed(_ id: RecordID, _ facts: some SyncFacts) throws {
     queue.changed(id, facts)
     guard queue.remembers(id) || records.hasRefusals(of: id), try facts.entry(id)?.pending == nil else {
@@ -505,7 +505,7 @@ struct SyncPlan: Sendable {
     }
   }
 
-  /// The same, if the server named a wait.
+  /// A request was refused and is not sent again; if the server named a wait, later ones of its kind keep to it.
   mutating func failedIfNamed(_ kind: RequestKind, _ error: CloudError, doing: String, _ facts: some SyncFacts) {
     if let wait = error.retryAfterMilliseconds, wait > 0 { failed(kind, error, doing: doing, facts) }
   }
@@ -518,18 +518,18 @@ struct SyncPlan: Sendable {
     release(held.filter { $0.durationMilliseconds > 0 })
   }
 
-  /// Nothing is due but what waits for a moment.
+  /// The wait until the next record's retry, if nothing else is due.
   private mutating func waitForRecord(_ facts: some SyncFacts) -> RequestPace.Wait? {
     guard cycle.sends else { return nil }
     while let (id, _) = records.times.first, queue.waits[id] != .time { records.times.removeFirst() }
     if records.times.isEmpty { return nil }
-    // What this cycle would not send then either is not waited for.
+    // A record that this cycle would not send is not waited for.
     let (waits, only, frozen) = (queue.waits, cycle.options.zone, frozenZones(facts))
     let next = records.times.first {
       waits[$0] == .time && (only == nil || $0.zone == only) && !frozen.contains($0.zone)
     }
     guard let (id, nanoseconds) = next else { return nil }
-    // Whatever it was refused with, it is only later that it is sent again.
+    // For the caller this is a wait, whatever the refusal was: `.conflict` becomes `.throttled`.
     let memory = records[id]
     let error =
       memory.postponed?.error ?? memory.unshown?.error
@@ -540,7 +540,7 @@ struct SyncPlan: Sendable {
       isServers: memory.postponed != nil && !records.waitsOnOwn(id), isOfPart: true)
   }
 
-  /// When something that waits now is due; nil if nothing waits for a moment.
+  /// When the first of all timed waits ends; nil if there is none.
   func nextDue(at now: Moment) -> NextDue? {
     var dues = RequestKind.allCases.compactMap { kind in
       pace.wait(for: kind, at: now).map { NextDue(milliseconds: $0.milliseconds, isServers: $0.isServers) }
@@ -553,26 +553,26 @@ struct SyncPlan: Sendable {
     return dues.min { $0.milliseconds < $1.milliseconds }
   }
 
-  /// A person has released a record, or given its change up.
+  /// A person has released a held record, or discarded its change.
   mutating func holdEnded(_ id: RecordID, _ facts: some SyncFacts) {
     records.forgetRefusals(of: id)
     queue.wake(id)
     queue.changed(id, facts)
   }
 
-  /// How much it remembers of single records, by what it is.
+  /// How many records each table in memory holds, by the table's name.
   var remembered: [String: Int] {
     let lookups = zones.values.count { !$0.lookups.isEmpty || !$0.listedRefused.refusals.isEmpty }
     return [
       "waits": queue.waits.all.count, "tags": queue.refusedTags.count,
-      "kept": queue.keptCount, "records": records.count, "lookups": lookups, "parts": cycle.split.parts.count,
+      "cascades": queue.cascadeCount, "records": records.count, "lookups": lookups, "parts": cycle.split.parts.count,
       "refusedAlone": cycle.split.refusedAlone.count,
     ].filter { $0.value > 0 }
   }
 
   // MARK: The account
 
-  /// A store belongs to one container, environment and user for life, with all its databases; its first cycle decides which.
+  /// A store belongs to one container, environment and user for its whole life, with all its databases. Its first cycle binds it.
   private mutating func bind(_ user: String, _ facts: some SyncFacts) throws {
     let bound = Bound(
       container: address.container, environment: address.environment, scope: scope,
@@ -586,24 +586,24 @@ struct SyncPlan: Sendable {
   }
 }
 
-/// What a person follows of the engine, beside its counts.
+/// What observers of the engine are told beside its counts.
 enum SyncNotice: Sendable {
   case decided(ZoneLossDecision)
-  /// The first fetch of a zone goes without the newest records of a type, because the server refuses the query.
+  /// The first fetch of a zone skips the query for the newest records of a type, because the server refuses it.
   case skipped(type: String, zone: ZoneID, CloudError)
 }
 
-/// A cycle that went in a circle. A turn without a request does its work for up to two hundred records, and then they are done with;
-/// a fault in the plan that took them up again and again would keep a device busy for ever, without a word.
+/// The plan took too many turns without a request. Each such turn settles up to 200 records, so many of them in a row mean a fault in
+/// the plan, which would otherwise keep the device busy for ever.
 struct NoProgress: Error {
   let turns: Int
 }
 
-/// A cycle that ends with a refusal, and in what.
+/// A cycle that ends with a refusal.
 struct RefusedCycle: Error {
   let error: CloudError
+  /// What was being done, or the whole message if `isWhole`.
   let words: String
-  /// The words say everything.
   let isWhole: Bool
 
   init(_ error: CloudError, _ words: String, isWhole: Bool = false) {
@@ -611,7 +611,7 @@ struct RefusedCycle: Error {
   }
 }
 
-/// Another user is signed in than the one whom the store belongs to, or the database is another one.
+/// The store belongs to another user, container or environment.
 struct AnotherAccount: Error {
   let known: Bound
   let found: Bound

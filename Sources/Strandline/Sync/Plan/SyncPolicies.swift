@@ -1,41 +1,41 @@
-// What an app decides once and for all about its sync, as values in `SyncConfiguration`: what becomes of a zone that is gone
-// at the server, how large a request may be, and how long a record waits that is over quota. Nothing here is asked of the
-// app while the engine runs, and each default destroys nothing.
+// The app's decisions about sync, as values in `SyncConfiguration`, so that the engine calls no app code while it runs: what happens
+// to a zone that the server lost, how large a request may be, how long a record waits while storage is full. No default
+// destroys data.
 
 import StrandlineSystem
 
-/// What the engine does about a zone that is lost.
+/// What the engine does about a lost zone: one that the server does not have, or not as it was.
 public enum ZoneLossRule: String, Hashable, Sendable, CaseIterable {
   /// Nothing: the zone is frozen, its records stay readable, and a person decides (`SyncEngine.resync`). The default.
   case ask
-  /// What was synced is removed here, as `resync` from the server does it. If the zone is gone, an edit that is not sent ends as
-  /// `MutationOutcome.deletedOnServer`, and stays in the history; if it is there, the server's answer to the edit decides. A record
-  /// that the server never had is uploaded. The zone is synced again when the server has it again, and it is made again for
-  /// what is pending or is written here later.
+  /// Synced records are removed here, as by `resync` from the server. If the zone is gone, an unsent edit ends as
+  /// `MutationOutcome.deletedOnServer` and stays in the history; if it exists, the server's answer to the edit decides. Records
+  /// that the server never had are uploaded. The zone is synced again when the server has it, and created again when this device
+  /// has or gets changes for it.
   case removeHere
-  /// Everything is uploaded again, as `resync` from here does it; a zone that is gone is made again.
+  /// Everything is uploaded again, as by `resync` from here; a zone that is gone is created again.
   case uploadAgain
 }
 
-/// What the engine does about zones that are lost, by the reason of the loss. Nothing is removed or uploaded by default.
+/// What the engine does about lost zones, by the reason of the loss. By default nothing is removed or uploaded.
 ///
-/// The cycle that learns of the loss carries the rule out, if it both fetches and sends; one that was interrupted is gone on with, after a relaunch too.
-/// `SyncReport.lossesDecided` and `SyncStatus.lossesDecided` say so. A rule decides about a zone once in 24 hours: one
-/// that is lost again before is frozen until a person decides, or until the day is over. So two devices of which one ends
-/// what the other one makes again do not go on for ever.
+/// The cycle that learns of the loss carries out the rule, if it both fetches and sends. After an interruption the next cycle
+/// goes on, also after a relaunch. `SyncReport.lossesDecided` and `SyncStatus.lossesDecided` say what was decided.
+/// A rule decides about a zone once in 24 hours. If the zone is lost again within that time, it is frozen until a person decides
+/// or the time is over. Otherwise one device's delete and another's re-create could repeat for ever.
 public struct ZoneLossRules: Hashable, Sendable {
   private var rules: [ZoneLoss: ZoneLossRule] = [:]
 
-  /// A zone that was emptied, or deleted and made again, is followed without a question if no more of its records than this live
-  /// here and nothing of it is unsent: they are removed, and it is synced as it is now. 0 by default: a person is asked.
+  /// A zone that was emptied, or deleted and created again, is followed without asking if this device has at most this many of its
+  /// synced records and no unsent change: they are removed, and the zone is synced as it is now. 0 by default: a person is asked.
   ///
-  /// Its reason is `.deleted`, as that of a zone which the server does not have.
+  /// The reason of such a loss is `.deleted`, as for a zone that the server does not have.
   public var remadeFollowedMax = 0
 
   /// Asks about every zone.
   public init() {}
 
-  /// The rule for a reason. The reasons `.erasing` and `.erased` have none: the app has ended such a zone itself.
+  /// The rule for a reason. The reasons `.erasing` and `.erased` have none: the app has erased such a zone itself.
   public subscript(reason: ZoneLoss) -> ZoneLossRule {
     get { rules[reason] ?? .ask }
     set {
@@ -45,38 +45,38 @@ public struct ZoneLossRules: Hashable, Sendable {
   }
 }
 
-/// What a rule has decided about a zone that was lost.
+/// A rule's decision about a lost zone.
 public struct ZoneLossDecision: Hashable, Sendable {
-  /// The zone that was lost.
+  /// The lost zone.
   public var zone: ZoneID
   /// Why it was lost.
   public var reason: ZoneLoss
-  /// What was decided.
+  /// The rule that was carried out.
   public var rule: ZoneLossRule
   /// When, in milliseconds since 1970 by this device's clock.
   public var milliseconds: Int64
-  /// How many records of it had changes that the server lacked.
+  /// How many of its records had unsent changes.
   public var unsent: Int
 }
 
-/// How large an upload may be: smaller ones for a slow network, where a request that is lost costs less.
+/// How large an upload may be. On a slow network a smaller one costs less when it is lost.
 ///
-/// What has to go in one request goes in one all the same: one record, records that refer to each other in a circle, and a
-/// set of an atomic zone.
+/// Some changes are always sent in one request: one record, records that refer to each other in a circle, and an atomic
+/// zone's transaction.
 public struct UploadBatch: Hashable, Sendable {
-  /// The most operations of a request: 200 by default, which is the most that the server takes; at least one.
+  /// The most operations of a request: at least one; 200 by default, the server's maximum.
   public var operations = UploadPlan.operationsMax
-  /// The most bytes of a request's JSON: 2,000,000 by default, which is the most.
+  /// The most bytes of a request's JSON: 2,000,000 by default, the maximum.
   public var bytes = UploadPlan.requestBytesMax
 
-  /// As large as the server takes them.
+  /// Requests as large as the server accepts.
   public init() {}
 
   var operationsMax: Int { min(max(1, operations), UploadPlan.operationsMax) }
   var bytesMax: Int { min(max(1, bytes), UploadPlan.requestBytesMax) }
 }
 
-/// How long a record waits that the server refuses because the user's storage is full, if the server names no time.
+/// How long a record waits when the server refuses it because the user's storage is full and names no time.
 public struct OverQuotaWait: Hashable, Sendable {
   /// The first wait; it doubles with each refusal. Five minutes by default, a second at least.
   public var first: Duration = .seconds(300)
@@ -86,7 +86,7 @@ public struct OverQuotaWait: Hashable, Sendable {
   /// Five minutes at first, and a day at last.
   public init() {}
 
-  /// The wait after so many refusals.
+  /// The wait after a number of refusals.
   func milliseconds(attempts: UInt64) -> Int64 {
     let first = max(1_000, first.wholeMilliseconds)
     let (wait, isOver) = first.multipliedReportingOverflow(by: 1 << Int64(min(max(attempts, 1) - 1, 16)))

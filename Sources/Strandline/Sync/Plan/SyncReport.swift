@@ -1,6 +1,6 @@
-// What a cycle did, and the options of a cycle.
+// The options of a cycle, and the report that the app gets of it.
 
-/// What one cycle did. Counts of records unless said otherwise.
+/// What one cycle did. The numbers count records unless they say otherwise.
 public struct SyncReport: Hashable, Sendable {
   /// HTTP requests that were sent.
   public var requests = 0
@@ -8,26 +8,26 @@ public struct SyncReport: Hashable, Sendable {
   public var fetchedSaves = 0
   /// Deletions that were fetched and applied.
   public var fetchedDeletes = 0
-  /// Fetched versions that this store held already, its own uploads among them.
+  /// Fetched versions that this store had already, its own uploads among them.
   public var echoes = 0
   /// Mutations that the server acknowledged.
   public var uploaded = 0
-  /// Mutations that a fetched version contains, though the answer to their upload was lost.
+  /// Mutations whose upload lost its answer, and that a fetched version contains: so they had arrived.
   public var recognized = 0
   /// Conflicts that were merged.
   public var merged = 0
-  /// Fetched versions and deletions that were not applied because they may be older than what is here, and edits that
-  /// were given up because the record was deleted elsewhere or is of another type there.
+  /// Fetched versions and deletions that were deferred because they may be older than this store's, and edits that were given up
+  /// because the record was deleted elsewhere or has another type there.
   public var blocked = 0
   /// Records held because the server refused them, or because they cannot be read.
   public var held = 0
-  /// Milliseconds spent in waits that the server or the engine's backoff imposed, and in requests that failed.
+  /// Milliseconds in waits that the server or the engine's backoff imposed, and in requests that failed.
   public var waitedMilliseconds: Int64 = 0
-  /// The deadline of `now(deadline:)` came before everything was done. The rest is pending as before: `SyncEngine.status` says what.
+  /// The deadline of `now(deadline:)` passed before everything was done. The rest stays pending: `SyncEngine.status` says what.
   public var isUnfinished = false
-  /// What the app's rules (`SyncConfiguration.zoneLosses`) decided about zones that are lost.
+  /// Decisions of the app's rules (`SyncConfiguration.zoneLosses`) about lost zones.
   public var lossesDecided: [ZoneLossDecision] = []
-  /// What was found, if the cycle was to verify a zone.
+  /// The result of the comparison, if the cycle was to verify a zone.
   var verification: ZoneVerification?
   /// A report with all counts 0.
   public init() {}
@@ -43,9 +43,9 @@ package struct CycleOptions: Sendable {
   package var waitMillisecondsMax: Int64? = 30_000
   /// The backoff of an earlier cycle does not delay this one; a wait that the server named does.
   package var isUserInitiated = true
-  /// The server is asked which zones have changed. False after a write: what the engine knows of is sent and fetched.
+  /// Whether the server is asked which zones have changed. After a write it is not: only known changes are sent and fetched.
   package var asksForChanges = true
-  /// The cycle ends where a deadline of the engine's comes.
+  /// The cycle may end at the engine's deadline.
   package var mayEndEarly = false
   /// The zone to verify; nil for none.
   var verifies: ZoneID?

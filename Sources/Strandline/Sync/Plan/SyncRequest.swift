@@ -1,6 +1,5 @@
-// Everything that the engine ever asks of a server: one value is one request. The plan makes it, `perform`
-// (Engine/PerformedRequest.swift) sends it, and the answer goes back to the plan together with it. What a request is for is its
-// payload, so nothing else remembers it.
+// Every request that the engine can make: one value is one request. The plan makes it, `perform` (Engine/PerformedRequest.swift)
+// sends it, and the plan gets it back with the answer. The value says what the request is for, so nothing else has to remember it.
 
 import StrandlineSystem
 
@@ -10,7 +9,7 @@ enum SyncRequest: Sendable {
   case user
   /// Which zones have changed.
   case changedZones(ListRequest)
-  /// The names of all zones: asked when the server says that it does not have this one.
+  /// The names of all zones, to check whether this one exists.
   case allZones(ZoneID)
   case page(PageRequest)
   /// The next pages of several zones' feeds.
@@ -26,7 +25,7 @@ enum SyncRequest: Sendable {
 struct ListRequest: Hashable, Sendable {
   /// The token that the database has.
   var known: ChangeToken?
-  /// The list is asked for from its beginning, because the server has refused the token.
+  /// From the list's beginning, because the server has refused the token.
   var fromStart = false
 
   var token: ChangeToken? { fromStart ? nil : known }
@@ -37,22 +36,22 @@ struct PageRequest: Hashable, Sendable {
   enum Purpose: Hashable, Sendable {
     /// To apply it.
     case feed
-    /// To see whether the zone is the one that the app wants ended.
+    /// To check whether the zone is still the one that the app wants erased.
     case identity
-    /// To compare it with what is here.
+    /// To compare it with this store's records.
     case comparison
   }
   var zone: ZoneID
-  /// The token that the zone has, or that the page before has given.
+  /// The zone's token, or that of the page before.
   var known: ChangeToken?
-  /// The page is asked for from the zone's beginning, though there is a token: it was refused, or is in doubt.
+  /// From the zone's beginning, though there is a token: it was refused, or is in doubt.
   var fromStart = false
   var limit: Int
   /// The server lists the records without their fields.
   var listsOnly = false
   var purpose = Purpose.feed
 
-  /// Where it begins; nil: at the zone's beginning.
+  /// The token to send; nil: from the zone's beginning.
   var token: ChangeToken? { fromStart ? nil : known }
 
   var query: ZoneQuery { ZoneQuery(zone, since: token, limit: limit, listsOnly: listsOnly) }
@@ -70,7 +69,7 @@ struct NewestRequest: Hashable, Sendable {
 /// Some records of a zone, by name.
 struct LookupRequest: Sendable {
   enum Purpose: Sendable {
-    /// What the server has of them has to be known before something else can go on.
+    /// The engine needs the server's versions to go on.
     case question
     /// The feed has listed them without their fields.
     case listed
@@ -82,9 +81,9 @@ struct LookupRequest: Sendable {
 
 /// Why a zone is created.
 enum ZoneCreation: Sendable {
-  /// A change of this record is to be sent to it.
+  /// To upload a change of this record.
   case upload(RecordID)
-  /// The app lets this store's side decide, and the server has lost the zone.
+  /// The server has lost it, and a person or a rule has chosen this store's side.
   case again
 }
 
@@ -94,11 +93,11 @@ struct UploadRequest: Sendable {
   var uploads: [Upload]
   /// All of them or none.
   var isAtomic: Bool
-  /// Records that go together with these. Those of them that wait for nothing afterwards are looked at again.
+  /// Records of the same upload set; those without a wait afterwards are queued again.
   var followers: [RecordID] = []
 }
 
-/// What a server answers.
+/// The answer to a request.
 enum SyncAnswer: Sendable {
   case user(String)
   case changedZones(DatabasePage)
@@ -113,12 +112,12 @@ enum SyncAnswer: Sendable {
 /// How a request ended.
 struct SyncOutcome: Sendable {
   var result: Result<SyncAnswer, CloudError>
-  /// How far the server's clock is ahead of this device's, in milliseconds, if the transport has heard it.
+  /// How far the server's clock is ahead of this device's, in milliseconds, if the answer had its time.
   var serverOffset: Int64?
 }
 
 extension SyncRequest {
-  /// Whose waits hold it.
+  /// The kind whose backoff it keeps to.
   var kind: RequestKind {
     switch self {
     case .user: .account
@@ -135,13 +134,13 @@ extension SyncRequest {
     }
   }
 
-  /// How many pages of zones it asks for, to apply or to compare them.
+  /// The number of pages of zones in the answer, to apply or to compare.
   var pageCount: Int {
     if case .pages(let pages) = self { return pages.count }
     return kind == .page ? 1 : 0
   }
 
-  /// What it does, as an error says it.
+  /// What it does, in the words of an error message.
   var words: String {
     switch self {
     case .user: return "asking who is signed in"
@@ -167,10 +166,10 @@ extension SyncRequest {
   }
 }
 
-/// What does not leave with an upload, because the log says something else by now.
+/// The records that were taken out of an upload before it left, because the log has changed meanwhile.
 struct FallenOut: Sendable {
-  /// Records of which the server has said something newer.
+  /// Records with a newer change, or a newer version of the server's.
   var stale: [RecordID] = []
-  /// Records that need another one, which neither the server has nor the request.
+  /// Records that need another one, which is neither at the server nor in the request.
   var lacking: [(id: RecordID, target: RecordID)] = []
 }

@@ -1,4 +1,4 @@
-// What the engine has in hand of one zone. Absent: nothing, and the log alone says whether the zone has changed.
+// The engine's state of one zone, as phases. Without an entry, only the log says whether the zone has changed.
 //
 //                        refused token            the server does not have it
 //            open  ────────────────────▶ tokenRefused     │
@@ -9,22 +9,22 @@
 //           ending: older versions are looked up ▶ children are settled ▶ absent records are found, looked up and removed
 //
 // A zone that the app wants erased is `erasing`: the server is asked whether it is still that zone, then it is deleted there.
-// What a cycle was refused (`refusal`) lets a zone rest until the next cycle, whatever its phase.
+// A zone with a `refusal` is left alone until the next cycle, in any phase.
 
 import StrandlineSystem
 
-/// What the engine has in hand of one zone.
+/// The engine's state of one zone.
 struct ZoneSync: Sendable {
   enum Phase: Sendable {
-    /// Its pages are asked for, if the log says that it has changed, or if something waits for its feed.
+    /// Its pages are fetched, if the log says that it has changed, or if an upload waits for its feed.
     case open
     /// The server has refused its token: the next page is asked for without one.
     case tokenRefused
-    /// The server has said that it does not have the zone: it is asked for the names of all zones.
+    /// The server has said that it does not have the zone: the list of all zones is fetched to confirm it.
     indirect case missing(LossQuestion, then: Phase)
-    /// The app wants this store's side to stand, and the server has lost the zone: it is created.
+    /// The server has lost the zone, and a person or a rule has chosen this store's side: it is created.
     case recreating
-    /// The last page is in.
+    /// The last page has been applied.
     case ending(Ending)
     /// The app wants the zone erased.
     case erasing(Erasure)
@@ -32,23 +32,23 @@ struct ZoneSync: Sendable {
 
   var phase = Phase.open
   var feed = Feed()
-  /// What the server has refused in this cycle.
+  /// The error with which the server refused the zone in this cycle.
   var refusal: CloudError?
   /// How often its token was refused in this cycle.
   var tokenRefusals = 0
   var lookups = LookupQueue()
-  /// What is fetched next of what the zone has listed.
+  /// The listed records to fetch next.
   var listing: ListedRecords?
   /// Lookups of listed records that were refused.
   var listedRefused = RefusedLookups()
   /// Queries for its newest records, before it is fetched for the first time.
   var newest: NewestRecords?
-  /// Children of deleted records may be in it that the app's rules for them were not applied to.
+  /// It may have children of deleted records to which the app's rule was not applied yet.
   var reviewsChildren = false
   /// It was found to be lost in this cycle.
   var isLossNoted = false
 
-  /// Whether it has to be kept in mind.
+  /// Whether it is in its initial state, and need not be kept.
   var isAtRest: Bool {
     guard case .open = phase else { return false }
     return feed == Feed() && refusal == nil && tokenRefusals == 0 && lookups.isEmpty && listing == nil
@@ -58,7 +58,7 @@ struct ZoneSync: Sendable {
   /// Whether it is to be created again.
   var isRecreating: Bool { if case .recreating = phase { true } else { false } }
 
-  /// Whether the server is asked whether the zone exists.
+  /// Whether it is not known if the server has the zone.
   var isInQuestion: Bool {
     switch phase {
     case .missing, .recreating: true
@@ -72,7 +72,7 @@ struct ZoneSync: Sendable {
   /// Whether a page may be asked for.
   var takesPages: Bool {
     switch phase {
-    // An erasure that the app has taken back is over.
+    // `erasing` too: it may be one that the app has taken back.
     case .open, .tokenRefused, .erasing: refusal == nil
     case .missing, .recreating, .ending: false
     }
@@ -83,40 +83,39 @@ struct ZoneSync: Sendable {
 struct Feed: Hashable, Sendable {
   enum Start: Hashable, Sendable {
     case token
-    /// From the zone's beginning, though it has a token; and whether the server has just taken that token.
+    /// From the zone's beginning, though it has a token; and whether the server has just accepted that token.
     case beginning(tokenWasTaken: Bool)
   }
-  /// Something waits for its end, so the zone is fetched though the server has not named it.
+  /// An upload waits for its end, so the zone is fetched even if the server has not named it as changed.
   var isAwaited = false
   var start = Start.token
   var limit = SyncPlan.pageLimit
-  /// What tells whether it goes on.
+  /// Detects a feed that repeats itself.
   var progress = FeedProgress()
-  /// It has brought nothing new, or the server has no page of it for now.
+  /// A pause, after a page that brought nothing new or a server that was busy.
   var rest: FeedRest?
 
-  /// Whether its next page may be asked for together with those of other zones: the first one since its token, and as large as
-  /// that request has room for.
+  /// Whether its next page may be asked for together with those of other zones: it is the first one since the zone's token.
   var isShareable: Bool { start == .token && limit == SyncPlan.pageLimit && progress == FeedProgress() }
 }
 
-/// No page of a zone is asked for until then, and why.
+/// A pause in the fetch of a zone.
 struct FeedRest: Hashable, Sendable {
   /// By the monotonic clock.
   var until: UInt64
   var error: CloudError
 
-  /// Whether the server has named the time: a person does not end it.
+  /// Whether the server has named the time: a person cannot end it.
   var isServers: Bool { error.retryAfterMilliseconds ?? 0 > 0 }
 }
 
-/// Whether a feed that says that more is to come goes on. Its tokens are opaque, so that only one that was there before says that it
-/// goes in a circle.
+/// Detects a feed in a loop: it promises more pages, and its token repeats, or its pages stay empty. Tokens are opaque, so they can
+/// only be compared.
 struct FeedProgress: Hashable, Sendable {
-  /// So many pages in a row may be empty, as the live service was seen to send them by the dozen.
+  /// How many empty pages in a row are accepted: the live service was seen to send dozens.
   static let emptyPagesMax = 200
 
-  /// The tokens of its pages. They are forgotten where it begins again.
+  /// The tokens of its pages so far.
   private var tokens: Set<ChangeToken> = []
   /// Pages in a row that were empty and said that more is to come.
   private var emptyPages = 0
@@ -126,8 +125,8 @@ struct FeedProgress: Hashable, Sendable {
   /// Counts a page.
   ///
   /// - Parameters:
-  ///   - asked: the token that it was asked with.
-  ///   - token: the one that it has brought.
+  ///   - asked: the token in the request.
+  ///   - token: the token in the answer.
   /// - Returns: the defect of the page; nil if its token is a new one, or the last one.
   mutating func count(asked: ChangeToken?, token: ChangeToken, isEmpty: Bool, moreComing: Bool) -> String? {
     guard moreComing else {
@@ -147,16 +146,16 @@ struct FeedProgress: Hashable, Sendable {
     return nil
   }
 
-  /// The server was asked with a token for a page, together with those of other zones, and has given none: it is asked alone.
+  /// A request for pages of several zones brought none of this zone: its next page is asked for alone.
   mutating func noteUnanswered(_ asked: ChangeToken?) { if let asked { tokens.insert(asked) } }
 
-  /// The same, and it wants to be asked later.
+  /// A request for pages of several zones was refused for this zone as busy: its next page is asked for alone, after a pause.
   mutating func noteBusy(_ asked: ChangeToken?) {
     noteUnanswered(asked)
     repeats += 1
   }
 
-  /// A person wants it now: as many pages in a row may be empty once more.
+  /// A person wants a cycle now: the count of empty pages begins again.
   mutating func forgetEmpty() { emptyPages = 0 }
 
   /// Whether a page with this token may lead on.
@@ -166,22 +165,22 @@ struct FeedProgress: Hashable, Sendable {
 /// The server has said that it does not have a zone.
 struct LossQuestion: Sendable {
   var error: CloudError
-  /// Why it is lost if the list of all zones agrees.
+  /// The reason of the loss, if the list of all zones confirms it.
   var loss = ZoneLoss.notFound
-  /// The requests that wait if the zone is there; nil if they need not.
+  /// The requests that back off if the zone exists after all; nil for none.
   var kind: RequestKind?
 }
 
-/// A zone that was fetched to its end, and what is left to do before the fetch is over.
+/// The work that is left after the last page of a zone.
 struct Ending: Sendable {
   enum Stage: Sendable {
-    /// Records are looked up that the feed showed in older versions: a server that went back in time must remove nothing.
+    /// Records are looked up of which the feed showed older versions: a server that went back to an older state removes nothing.
     case older(Set<CloudName>)
-    /// Children of deleted records are settled, and then what was begun before goes on.
+    /// Children of deleted records are settled; then a proof that was begun before goes on.
     case children(AbsenceProof?)
     /// The store looks for the records that the feed has not shown.
     case finding
-    /// These are proved to be gone, or found.
+    /// Lookups prove which of these are gone.
     case absent(AbsenceProof)
   }
   /// Why the zone is compared with the server's list.
@@ -193,7 +192,7 @@ struct Ending: Sendable {
   }
   var stage: Stage
   var cause = Cause.feed
-  /// What lookups were refused with in this cycle.
+  /// The error with which lookups were refused in this cycle.
   var refusal: CloudError?
 
   /// This cycle does not go on with it.
@@ -210,11 +209,11 @@ struct Ending: Sendable {
   }
 }
 
-/// A zone that the app wants erased: whether it is still that zone, by its token or by its records.
+/// How far the engine has checked that a zone is still the one that the app wants erased.
 enum Erasure: Sendable {
-  /// The server is asked whether it takes the zone's token.
+  /// The server is asked whether it accepts the zone's token.
   case askingByToken
-  /// Its feed is read from the beginning. If the token was refused, one of its records has to be known here.
+  /// Its feed is read from the beginning. If the token was refused, one of the records has to be known here.
   case readingFeed(Feed, from: ChangeToken?, tokenWasRefused: Bool)
   /// It is that zone.
   case deleting
@@ -223,7 +222,7 @@ enum Erasure: Sendable {
 /// Records of one zone that are to be looked up.
 struct LookupQueue: Sendable {
   var names: Set<CloudName> = []
-  /// Those whose lookups were refused, each alone, while none of another record was answered.
+  /// Records whose lookups were refused, each alone, since the last lookup that was answered.
   var refused = RefusedLookups()
 
   var isEmpty: Bool { names.isEmpty && refused.refusals.isEmpty }

@@ -1,5 +1,5 @@
 // Why a pending record is not sent: the cause nearest to it, and the next record on the way there. The edges of the graph are the
-// plan's own (Plan/Outgoing/OutgoingQueue+Order.swift, KeptRecords.swift, and the sets); here they are followed.
+// plan's own (Plan/Outgoing/OutgoingQueue+Order.swift, CascadeGuard.swift, and the sets); here they are followed.
 //
 // A record that cannot go keeps back those that refer to it, those that go with it, and the deletions of what it refers to.
 // So the cause may lie several records away, and there may be circles on the way. It is looked for from the record outwards.
@@ -49,7 +49,7 @@ struct KnownObstacles {
   /// What was found of each place from which was looked; nil if no cause keeps it back.
   private var ways: [Place: Way?] = [:]
   /// What the saves that are owed leave, by zone. Nil before it was asked for: only a deletion needs it.
-  private var kept: [ZoneID: KeptRecords]?
+  private var cascades: [ZoneID: CascadeGuard]?
 
   init(_ store: RecordStore, onlyLasting: Bool = false) {
     self.onlyLasting = onlyLasting
@@ -171,23 +171,23 @@ struct KnownObstacles {
   }
 
   private mutating func referrers(of id: RecordID) throws -> [RecordID] {
-    let all = try kept ?? allKept()
-    kept = all
+    let all = try cascades ?? allCascades()
+    cascades = all
     let set = facts.set(of: id)
     // What goes with it does not keep it back.
-    return all[id.zone]?.keepers(of: id.key).filter {
+    return all[id.zone]?.savesAtRisk(fromDeleting: id.key).filter {
       $0 != id && (set == nil || facts.set(of: $0) != set)
     } ?? []
   }
 
   /// What the saves that are owed leave. O(records that owe something).
-  private func allKept() throws -> [ZoneID: KeptRecords] {
-    var all: [ZoneID: KeptRecords] = [:]
+  private func allCascades() throws -> [ZoneID: CascadeGuard] {
+    var all: [ZoneID: CascadeGuard] = [:]
     for lsn in facts.pending(.max, after: .none, upTo: facts.appliedLSN) {
       guard let id = try facts.owner(ofPending: lsn) else { continue }
-      try facts.readLeft(by: id, into: &all[id.zone, default: KeptRecords()])
+      try facts.loadReleased(of: id, into: &all[id.zone, default: CascadeGuard()])
     }
-    for zone in all.keys { try facts.readLinks(of: &all[zone, default: KeptRecords()], in: zone) }
+    for zone in all.keys { try facts.loadTargets(of: &all[zone, default: CascadeGuard()], in: zone) }
     return all
   }
 }

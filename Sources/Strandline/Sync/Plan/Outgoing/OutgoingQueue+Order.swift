@@ -1,21 +1,21 @@
-// What goes before what: a record may need others, which the server has to have before it, or in the same request.
+// Orders uploads by references: the server must get a target before the record that refers to it, or in the same request.
 //
-// A record that is ready takes along what it needs and the server lacks. If one of these cannot go, it waits for that one; what
-// needs each other goes together, so that no two records wait for each other.
+// A ready record pulls the targets that the server lacks into its batch. If one of these cannot be sent, the record waits for it.
+// Records that need each other are sent in one request, so that no two wait for each other.
 
 import StrandlineLog
 import StrandlineSystem
 
 extension OutgoingQueue {
-  /// Adds to what was found the records that it refers to and that the server lacks, has those wait that need a record which
-  /// cannot be sent, and puts the rest in order.
+  /// Adds missing reference targets to the ready records. Records whose targets cannot be sent wait; the rest is sorted, targets
+  /// first.
   mutating func order(_ reading: inout Reading) throws {
     let found = reading.found
     reading.found = [:]
     for (zone, items) in found.sorted(by: { $0.key < $1.key }) {
       var all: [CloudName: UploadItem] = [:]
       var order: [CloudName] = []
-      // Once, if it woke and the cursor led to it as well.
+      // A record may be found twice: it woke, and the cursor came to it.
       for item in items.sorted(by: { $0.first < $1.first })
       where all.updateValue(item, forKey: item.id.key) == nil {
         order.append(item.id.key)
@@ -29,9 +29,9 @@ extension OutgoingQueue {
     }
   }
 
-  /// Adds the records that others refer to and that have to go before them.
+  /// Adds the targets that have to be sent before the records that refer to them.
   ///
-  /// - Returns: of each record that cannot go, one that it needs and that cannot go.
+  /// - Returns: each record that cannot be sent, with the target that is the reason.
   private mutating func addTargets(
     to all: inout [CloudName: UploadItem], _ order: inout [CloudName], _ zone: ZoneID, _ reading: inout Reading
   ) throws -> [CloudName: CloudName] {
@@ -56,7 +56,7 @@ extension OutgoingQueue {
     }
     var added = Array(missing.keys)
     while let name = added.popLast() {
-      // What the server has keeps nothing back, though its change waits.
+      // A record that the server has keeps no other back, even if a change of it waits.
       if needing[name] != nil, try reading.facts.entry(RecordID(name, zone: zone))?.base != nil { continue }
       for other in needing[name] ?? [] where missing[other] == nil {
         missing[other] = name
@@ -67,14 +67,13 @@ extension OutgoingQueue {
   }
 
   enum Found {
-    /// The server has it, or it is not owed, or it goes before whatever comes now.
+    /// The server has it, or it has no pending save, or it will be sent before the next batch.
     case atServer
     case ready(UploadItem)
     case waits
   }
 
-  /// Where a record stands to which another one refers. One that is ready may still wait for that other one: its wait ends when
-  /// the two go together.
+  /// The state of a record to which another one refers. If the two wait for each other, the wait ends when both are sent together.
   mutating func find(_ id: RecordID, _ reading: inout Reading) throws -> Found {
     guard let entry = try reading.facts.entry(id), let pending = entry.pending, entry.base == nil,
       !pending.isDeletion, underWay[id] != pending.newest
@@ -90,7 +89,7 @@ extension OutgoingQueue {
     return .ready(item)
   }
 
-  /// Whether a record that has not been looked at, or not again, may go along with another one.
+  /// Whether a record that was not read yet may be sent along with another one.
   func mayGo(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading) -> Bool {
     pending.newest <= reading.facts.durableLSN
       && reading.facts.held(id).map { $0.lsn < pending.newest } ?? true
@@ -98,16 +97,16 @@ extension OutgoingQueue {
       && refusedTag(of: id).map { (entry.base?.changeTag).equalsUTF8($0) == false } ?? true
   }
 
-  /// What the server lacks of what a record needs, as far as this store knows.
+  /// Which target of a record the server lacks, as far as this store knows.
   enum Lack {
     case nothing
     case record(RecordID)
-    /// Only records that wait for this one: they go together or not at all.
+    /// Only records that wait for this one: they are sent together or not at all.
     case circle
   }
 
-  /// What a record waits for that the server refused because of what it refers to. If it waited for one that waits for it in
-  /// turn, nothing would end either wait.
+  /// The target to wait for, if the server refused a record because of a reference. Two records that wait for each other would wait for
+  /// ever, so such a target does not count.
   func lack(of item: UploadItem, _ facts: some SyncFacts) throws -> Lack {
     var isOfCircle = false
     for target in try facts.lacks(of: item) {
@@ -129,10 +128,10 @@ extension OutgoingQueue {
 }
 
 extension SyncFacts {
-  /// A pending record as one to send, with what it refers to; nil if a newer change has replaced this one and compaction has removed
+  /// The upload item of a pending record, with its references; nil if a newer change has replaced this one and compaction has removed
   /// it.
   ///
-  /// - Parameter event: one that was read already: mostly the version that is to be sent.
+  /// - Parameter event: an event that was read already: mostly the version to be sent.
   func item(
     of id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ event: LogEvent? = nil
   ) throws(StrandlineError) -> UploadItem? {
@@ -167,7 +166,7 @@ struct LackingTarget {
 extension FoldFacts {
   /// The records that `item` needs and that the server does not have, as far as this store knows.
   ///
-  /// - Parameter names: those that need not be looked for.
+  /// - Parameter names: targets that need not be looked for.
   func lacks(of item: UploadItem, but names: Set<CloudName> = []) throws -> [LackingTarget] {
     try item.needs.compactMap { name in
       guard name != item.id.key, !names.contains(name) else { return nil }
@@ -177,8 +176,7 @@ extension FoldFacts {
     }
   }
 
-  /// A record that `item` needs and that this store saves, which neither the server has nor the same request; nil if there is
-  /// none.
+  /// A target of `item` with a pending save that is neither at the server nor in the same request; nil if there is none.
   func missingTarget(of item: UploadItem, sentWith names: Set<CloudName>) throws -> RecordID? {
     try lacks(of: item, but: names).first(where: \.isSaved)?.id
   }

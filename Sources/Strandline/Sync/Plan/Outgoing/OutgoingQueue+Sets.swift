@@ -1,23 +1,22 @@
-// Records that go to the server together: what transactions wrote in a zone that the app wants to be uploaded atomically
-// (`StoreOptions.atomicZones`). The log says which record is in which set; here is found out when a whole set can go.
+// Sends a transaction's records in one atomic request, in zones that the app has declared atomic (`StoreOptions.atomicZones`). The log
+// says which upload set each record is in; this file finds out when a whole set can be sent.
 //
-// A set goes in a request of its own, and after everything that is ready by itself. As long as one of its records cannot go,
-// for whatever reason a record cannot, none of it does. When something has changed about that one or about a record of the
-// set, the whole set is looked at anew: what kept it back may have ended together with the record that needed it. What a set
-// needs goes with it, and so do the sets that need each other: alone each would wait for the other for ever.
+// A set gets its own request, after everything else that is ready. While one of its records cannot be sent, none is. When
+// that record or any other of the set changes, the whole set is checked again. The targets that a set needs are sent
+// with it, and sets that need each other are sent together: alone, each would wait for the other for ever.
 
 import StrandlineLog
 import StrandlineSystem
 
 extension OutgoingQueue {
-  /// What was found of a set.
+  /// The result of taking a set.
   enum TakenSet {
     case work(Work)
-    /// It is no longer one: its records are ready, each by itself.
+    /// The set was dissolved: each of its records is ready by itself.
     case separated
   }
 
-  /// Takes a set of which every record can go; nil if there is none. Everything that is owed has been looked at.
+  /// Takes a set whose records can all be sent; nil if there is none. Called when everything pending was read.
   mutating func takeSet(_ reading: inout Reading) throws -> TakenSet? {
     for zone in lanes.keys.sorted() where reading.only.map({ $0 == zone }) ?? true && !reading.frozen.contains(zone) {
       while let number = lanes[zone]?.sets.first {
@@ -48,17 +47,17 @@ extension OutgoingQueue {
     return .work(.sendTogether(set.zone, UploadPlan.units(items).flatMap { $0 }))
   }
 
-  /// The records of a set are sent one by one after all: no request can hold them, or there is only one.
+  /// Dissolves a set that fits into no request, or has only one record: its records are sent one by one.
   mutating func separate(_ items: [UploadItem], in zone: ZoneID) {
     for item in items { endWait(of: item.id) }
     var lane = lanes.removeValue(forKey: zone) ?? UploadLane()
     lane.append(UploadPlan.units(items.filter { !$0.isDeletion }))
-    // The cursor comes to a newer one.
+    // The cursor will find later ones.
     for item in items where item.isDeletion && item.lsn <= cursor { lane.add(deletion: item.lsn) }
     lanes[zone] = lane
   }
 
-  /// The records of a set and what they need, if all of it can go; else the set waits for what cannot.
+  /// The records of a set and the targets that they need, if all can be sent; if not, the set waits for those that cannot.
   private mutating func gather(_ set: RecordSet, _ reading: inout Reading) throws -> [UploadItem]? {
     var items: [UploadItem] = []
     var left = reading.facts.members(of: set)
@@ -79,14 +78,14 @@ extension OutgoingQueue {
       place += 1
       guard let entry = try reading.facts.entry(id), let pending = entry.pending else { continue }
       switch waits[id] {
-      // What is not durable yet cannot be read: the next round comes to it.
+      // A change that is not durable yet cannot be read: the next round does.
       case _ where pending.newest > reading.facts.durableLSN:
         watch(met, for: set)
         return nil
       case .together where !halts.contains(id, entry, pending): break
-      // Another record of these was in the way when they were looked at before.
+      // It waits for another record of this request.
       case .target(let other) where met.contains(other): break
-      // The app has changed it since this round began: what goes with it does not wait for the next one.
+      // The app has changed it since this round began: the set does not wait for the next round.
       case nil where mayGo(id, entry, pending, reading): break
       default:
         watch(met, for: set)
@@ -114,9 +113,9 @@ extension OutgoingQueue {
     return items
   }
 
-  /// Adds what a record needs and the server lacks.
+  /// Adds the targets of a record that the server lacks.
   ///
-  /// - Returns: what it needs and cannot go.
+  /// - Returns: a target that cannot be sent.
   private mutating func addNeeds(
     of item: UploadItem, to items: inout [UploadItem], _ left: inout [RecordID], _ met: inout Set<RecordID>,
     _ reading: inout Reading
@@ -128,7 +127,7 @@ extension OutgoingQueue {
         !pending.isDeletion
       else { continue }
       if needed.base != nil {
-        // The server has it, or had it. If its change waits for one of these they go together, whatever the server has.
+        // The server has it, or had it. Only if its change waits for one of these, they are sent together.
         guard case .target(let waited)? = waits[target], met.contains(waited) else { continue }
       }
       met.insert(target)
@@ -148,15 +147,16 @@ extension OutgoingQueue {
     return nil
   }
 
-  /// Adds the records whose unsent saves leave what is to be deleted, if they go only with these: they wait for one of them,
-  /// themselves or through others, or are of a set.
+  /// Adds the records whose unsent saves release the record to be deleted (CascadeGuard.swift), if they can only be sent with the
+  /// set: they wait for one of its records, directly or through others, or are in an upload set.
   ///
-  /// - Returns: one that does not, and goes before, with those that it waits for.
+  /// - Returns: if one can be sent before the set: that record, and those that it waits for.
   private mutating func addReferrers(
     of id: RecordID, to left: inout [RecordID], _ met: inout Set<RecordID>, _ facts: some SyncFacts
   ) throws -> [RecordID]? {
-    try readLeft(in: id.zone, facts)
-    for referrer in lanes[id.zone]?.kept.keepers(of: id.key) ?? [] where referrer != id && !met.contains(referrer) {
+    try loadReleased(in: id.zone, facts)
+    for referrer in lanes[id.zone]?.cascades.savesAtRisk(fromDeleting: id.key) ?? []
+    where referrer != id && !met.contains(referrer) {
       var way = [referrer]
       while let last = way.last, !met.contains(last), facts.set(of: last) == nil {
         guard case .target(let next)? = waits[last], !way.contains(next) else { return way }
@@ -170,7 +170,7 @@ extension OutgoingQueue {
     return nil
   }
 
-  /// The deletions among some records of what the server never had: nothing is sent for them.
+  /// The deletions of records that the server never had: nothing is sent for them.
   private func neverSent(_ items: [UploadItem], _ facts: some SyncFacts) throws -> [(id: RecordID, lsn: LSN)] {
     try items.compactMap { item in
       guard item.isDeletion, try facts.entry(item.id)?.base == nil else { return nil }

@@ -1,70 +1,69 @@
-// What is pending, and what of it can be sent now.
+// Finds the pending records that can be sent now.
 //
-// The log says which records are pending: the projections keep the newest change of each that the server has not settled. The queue
-// goes through them once, in the order of the log and a window at a time; each record is then ready to be sent, or waits for
-// something (UploadWaits.swift). A new change is at the log's end, where the queue comes to it. What is in memory is what waits, what
-// was refused, and one window: a million pending records, or a hold at the log's beginning, cost nothing at a start, and a turn costs
-// what it sends. Only sets are looked for to the end of what is pending (OutgoingQueue+Sets.swift). The order among records that
-// refer to each other is in OutgoingQueue+Order.swift.
+// The log knows which records are pending: the projections have the newest change of each that the server has not settled. The queue
+// reads them once, in log order, a window at a time. Each record is then ready, or waits for something (UploadWaits.swift). New
+// changes are at the log's end, where the queue finds them. In memory are only the waits, the refusals and one window: a million
+// pending records cost nothing at start, and a turn costs as much as it sends. Only for upload sets is everything pending read
+// first (OutgoingQueue+Sets.swift). OutgoingQueue+Order.swift orders records that refer to each other.
 //
-// Deletions go after the saves: a save may release the reference by which the server would delete its record along with the target
-// (KeptRecords.swift).
+// Deletions are sent after the saves: a save may release a reference through which the server would delete its record together with
+// the target (CascadeGuard.swift).
 
 import StrandlineLog
 import StrandlineSystem
 
-/// What the queue has passed over: nothing wakes these records.
+/// Records that the queue has skipped and that no event wakes: only reading everything again finds them.
 private struct PassedOver: Sendable {
-  /// Zones to which nothing is sent, though something of them is pending.
+  /// Zones with pending changes to which nothing is sent.
   var frozenZones: Set<ZoneID> = []
-  /// The zone that the last call was for, and whether it passed over records of others.
+  /// The zone that the last call was for, and whether it skipped records of others.
   var only: ZoneID?
   var hasSkipped = false
 }
 
-/// The pending records, and what of them can be sent.
+/// The pending records: those that are ready, and the waits of the others.
 struct OutgoingQueue: Sendable {
-  /// How many mutations are looked at before a batch is made of what is ready.
+  /// How many mutations are read at a time.
   static let windowCount = UploadPlan.operationsMax
-  /// The same where they are of many zones, so that few of each are ready. If nothing is ready then, it goes on.
+  /// How many are read before a partial batch is sent, if no zone has a full one. If nothing is ready then, reading goes on.
   static let lookedAtMax = 4_096
-  /// Every so many batches one is made of the zone whose records have waited longest, however few they are.
+  /// Every eighth batch is for the zone whose records have waited longest, however few they are.
   private static let turnOfOldest = 8
 
   let scope: DatabaseScope
-  /// Every record whose newest mutation stands here or before has been looked at.
+  /// Every record whose newest mutation is at or before this LSN has been read.
   var cursor: LSN = .none
   var lanes: [ZoneID: UploadLane] = [:]
-  /// What the records wait for that are not ready.
+  /// The waits of records that are not ready.
   private(set) var waits = UploadWaits()
-  /// What the sets wait for that cannot go.
+  /// The waits of upload sets.
   private var watches = SetWatches()
-  /// Their waits have ended; they are looked at before the cursor goes on. In the order in which they woke.
+  /// Records whose waits have ended, in that order. They are read before the cursor moves on.
   private var woken: [RecordID] = []
-  /// The tag with which a record met a conflict: it is not sent with the same one before it was looked up and, if that brought no
-  /// other version, its zone fetched.
+  /// The change tag with which a record met a conflict. It is not sent with that tag again before a lookup and, if that brings no
+  /// other version, a fetch of its zone.
   private(set) var refusedTags: [RecordID: String] = [:]
   /// Records that have to be looked up: deleted ones whose creation a request may have carried, and those of which a lookup
   /// failed that a conflict had asked for.
   var lookups: [RecordID] = []
-  /// What the server refuses whatever a record says (UploadHalts.swift).
+  /// Types and zones that the server refuses as a whole (UploadHalts.swift).
   private(set) var halts = UploadHalts()
   private var passedOver = PassedOver()
   private var batches = 0
-  /// What the upload under way carries. Whatever is made ready meanwhile goes after it.
+  /// The changes in the upload under way.
   private(set) var underWay: [RecordID: LSN] = [:]
 
   init(scope: DatabaseScope) { self.scope = scope }
 
-  /// Zones to which nothing is sent, though something of them is pending.
+  /// Zones with pending changes to which nothing is sent.
   var frozenZones: Set<ZoneID> { passedOver.frozenZones }
 
   // MARK: Waits
 
-  /// A record is not sent until `wait` has ended. Until it is, what it leaves stays at the server.
+  /// A record is not sent until `wait` has ended. Until then the records that its save releases are not deleted.
   mutating func wait(_ id: RecordID, for wait: UploadWait) {
     endWait(of: id)
-    keep(id)
+    markForLoading(id)
     waits.set(id, wait)
     switch wait {
     case .target, .hold: halts.waits(id)
@@ -76,53 +75,56 @@ struct OutgoingQueue: Sendable {
     waits.end(id)
   }
 
-  /// What a record waits for has come: it is looked at again.
+  /// The wait of a record is over: it is read again.
   mutating func wake(_ id: RecordID) {
     endWait(of: id)
-    keep(id)
+    markForLoading(id)
     woken.append(id)
   }
 
-  /// A record is not sent now: before a deletion goes it is read what its save leaves at the server.
-  private mutating func keep(_ id: RecordID) { lanes[id.zone, default: UploadLane()].kept.toRead.insert(id) }
+  /// Marks a record whose released references must be read before the next deletion is sent.
+  private mutating func markForLoading(_ id: RecordID) {
+    lanes[id.zone, default: UploadLane()].cascades.toRead.insert(id)
+  }
 
-  /// Something has changed about a record, at the server or here: those that wait for it are looked at again.
+  /// A record has changed, at the server or here: those that wait for it are read again.
   mutating func changed(_ id: RecordID, _ facts: some SyncFacts) {
-    // What settles an earlier mutation of the record ends the hold of a later one too.
+    // An event that settles an earlier mutation of the record ends the hold of a later one too.
     if waits[id] == .hold, facts.held(id) == nil { wake(id) }
     // It may have been settled.
     if waits[id] == .together { wake(id) }
     wakeAll(.record(id))
-    // If it is still not sent, it may leave more now that the server has a new version.
-    if lanes[id.zone]?.kept.forget(id) == true { keep(id) }
-    // What waited for others through this one may wait for none now.
-    for keeper in lanes[id.zone]?.kept.changed(id.key) ?? [] { wakeAll(.record(keeper)) }
+    // If it is still not sent, it may release more now, as the server has a new version.
+    if lanes[id.zone]?.cascades.forget(id) == true { markForLoading(id) }
+    // Deletions that waited for other saves because of this record may be safe now.
+    for saved in lanes[id.zone]?.cascades.changed(id.key) ?? [] { wakeAll(.record(saved)) }
   }
 
   func remembers(_ id: RecordID) -> Bool {
-    waits[id] != nil || refusedTags[id] != nil || lanes[id.zone]?.kept.toRead.contains(id) == true
+    waits[id] != nil || refusedTags[id] != nil || lanes[id.zone]?.cascades.toRead.contains(id) == true
   }
 
-  /// Of how many records it is known, or is to be read, what they leave at the server.
-  var keptCount: Int { lanes.values.reduce(0) { $0 + $1.kept.count } }
+  /// The number of records whose released references are known, or are to be read.
+  var cascadeCount: Int { lanes.values.reduce(0) { $0 + $1.cascades.count } }
 
-  /// A record owes nothing any more.
+  /// A record has no pending change any more.
   mutating func settled(_ id: RecordID) {
     endWait(of: id)
     refusedTags[id] = nil
-    lanes[id.zone]?.kept.toRead.remove(id)
-    lanes[id.zone]?.kept.forget(id)
+    lanes[id.zone]?.cascades.toRead.remove(id)
+    lanes[id.zone]?.cascades.forget(id)
   }
 
-  /// The records that wait for a zone's fetch, which has come to its end. What the server refused with a tag that is still
-  /// the newest may be sent with it again.
+  /// A zone was fetched to its end. Records that waited for that may use a refused change tag again, if it is still the newest.
+  ///
+  /// - Returns: the records that waited.
   mutating func fetched(_ zone: ZoneID) -> [RecordID] {
     let ids = waits.ids(waitingFor: .fetch(zone))
     for id in ids { refusedTags[id] = nil }
     return ids
   }
 
-  /// Records of a zone have changed at the server: a deletion that references forbade may be possible now.
+  /// Records of a zone have changed at the server: a deletion that references prevented may be possible now.
   mutating func referencesMayHaveChanged(in zone: ZoneID) { wakeAll(.references(zone)) }
 
   private mutating func wakeAll(_ trigger: UploadWaits.Trigger) {
@@ -137,30 +139,29 @@ struct OutgoingQueue: Sendable {
     }
   }
 
-  /// A set cannot go before one of some records has changed. What kept it back may end together with the record that needed it,
-  /// so the set is looked at again, and not one of its records.
+  /// A set cannot be sent before one of these records has changed. Then the whole set is checked again.
   mutating func watch(_ ids: Set<RecordID>, for set: RecordSet) { watches.begin(set, ids) }
 
   mutating func unwatch(_ set: RecordSet) { watches.end(set) }
 
-  /// Looks at everything that is owed once more: what was passed over may be sent now.
+  /// Reads everything pending again: skipped records may be ready now.
   mutating func lookAgain() {
     (cursor, woken, passedOver.hasSkipped, passedOver.frozenZones) = (.none, [], false, [])
     for zone in lanes.keys { lanes[zone]?.forget() }
-    for id in waits.all.keys { keep(id) }
+    for id in waits.all.keys { markForLoading(id) }
   }
 
-  /// A record met a conflict with this tag: it is sent with another one, or when its zone has been fetched.
+  /// A record met a conflict with this tag: it is sent with another one, or after its zone has been fetched.
   mutating func refuse(tag: String, of id: RecordID) { refusedTags[id] = tag }
 
   func refusedTag(of id: RecordID) -> String? { refusedTags[id] }
 
   // MARK: Halts
 
-  /// A cycle begins. If a person wants it, what the server refused before is tried once more.
+  /// A cycle begins. If a person wants it, halted zones and types are tried once more.
   ///
-  /// - Parameter erasures: the zones that the app wants ended.
-  /// - Returns: the owners to whose zones saves go again.
+  /// - Parameter erasures: the zones that the app wants erased.
+  /// - Returns: the owners to whose zones saves are sent again.
   mutating func beginCycle(isUserInitiated: Bool, erasures: [ZoneID], at now: UInt64) -> Set<CloudName> {
     underWay = [:]
     halts.keepErasures(of: erasures)
@@ -169,21 +170,21 @@ struct OutgoingQueue: Sendable {
     return lifted.owners
   }
 
-  /// Nothing of a type is sent any more but deletions, and one record now and then.
+  /// Halts a type: from now on only its deletions are sent, and one record now and then.
   ///
-  /// - Parameter items: those that were refused.
+  /// - Parameter items: the records that were refused.
   mutating func halt(
     _ type: UploadHalts.HaltedType, _ items: [UploadItem], because error: CloudError, at now: UInt64
   ) {
     halts.halt(type, items, because: error, at: now)
-    // Some of it may be ready.
+    // Records of the type may be ready: takes them out.
     lookAgain()
   }
 
-  /// The server has taken a save of a type.
+  /// The server has accepted a save of a type.
   mutating func taken(_ type: UploadHalts.HaltedType) { if halts.taken(type) { lookAgain() } }
 
-  /// The storage of a zone's owner is full: nothing is sent to the owner's zones but deletions, until the halt ends.
+  /// The storage of a zone's owner is full: only deletions are sent to the owner's zones, until the halt ends.
   ///
   /// - Parameter id: one of the saves.
   mutating func haltSaves(of id: RecordID, because error: CloudError, _ wait: OverQuotaWait, at now: UInt64) {
@@ -199,19 +200,19 @@ struct OutgoingQueue: Sendable {
     lookAgain()
   }
 
-  /// The server has refused to end a zone: it is not asked again until the halt ends.
+  /// The server has refused to erase a zone: it is not asked again until the halt ends.
   mutating func haltErasure(of zone: ZoneID, because error: CloudError, at now: UInt64) {
     halts.haltErasure(of: zone, because: error, at: now)
   }
 
-  /// The server has taken a change of a record.
+  /// The server has accepted a change of a record.
   mutating func taken(_ id: RecordID, isDeletion: Bool, _ wait: OverQuotaWait, at now: UInt64) {
     halts.taken(id, isDeletion: isDeletion, wait, at: now)
   }
 
-  /// The change by which a zone was known to be halted may not be owed any more; then what is owed is looked at again.
+  /// Checks that each halt still keeps a pending change back. If one does not, everything pending is read again.
   ///
-  /// - Returns: whether it is looked at again.
+  /// - Returns: whether it is read again.
   mutating func checkHalts(_ facts: some SyncFacts) throws -> Bool {
     let isOver = try halts.forgetSent { id in try facts.entry(id)?.pending }
     let isAny = halts.probeAny()
@@ -221,49 +222,49 @@ struct OutgoingQueue: Sendable {
 
   // MARK: Requests
 
-  /// A request leaves with these: from now on the server may have them.
+  /// A request with these changes leaves: from now on the server may have them.
   mutating func leaves(_ items: [UploadItem]) {
     for item in items {
-      lanes[item.id.zone]?.kept.forgetLinks(of: item.id.key)
+      lanes[item.id.zone]?.cascades.forgetTargets(of: item.id.key)
       underWay[item.id] = item.lsn
     }
   }
 
-  /// The request was answered, or it is known that it will not be.
+  /// The request was answered, or has failed.
   mutating func ended() { underWay = [:] }
 
-  /// The records that have to be looked up before anything can be said of them.
+  /// Takes the records that have to be looked up before they can be sent.
   mutating func takeLookups() -> [RecordID] {
     defer { lookups = [] }
     return lookups
   }
 
-  // MARK: What is next
+  // MARK: Next
 
-  /// What is to be done next for what is owed.
+  /// The next step for pending changes.
   enum Work: Sendable {
     /// Send these, of one zone.
     case send(ZoneID, [[UploadItem]])
-    /// Send these, of one zone: all of them or none.
+    /// Send these, of one zone, in one atomic request.
     case sendTogether(ZoneID, [UploadItem])
-    /// Settle these deletions: no request has carried what they delete.
+    /// Settle these deletions: no request has carried the records that they delete.
     case cancel([(id: RecordID, lsn: LSN)])
-    /// Hold these: they cannot be read.
+    /// Hold these: their events cannot be read.
     case hold([(id: RecordID, lsn: LSN, error: StrandlineError)])
   }
 
-  /// What one call of `next` looks at.
+  /// The state of one call of `next`.
   struct Reading {
     let facts: any SyncFacts
-    /// The zone to send to; nil for every one.
+    /// The zone to send to; nil for all.
     let only: ZoneID?
-    /// The zones to which nothing is sent for now. When one is sent to again, `lookAgain` is called.
+    /// The zones to which nothing is sent for now. When one is not frozen any more, `lookAgain` is called.
     let frozen: Set<ZoneID>
-    /// What the app has written since is left for later.
+    /// Later changes are left for the next round.
     let end: LSN
-    /// What is ready, by zone, in the order in which it was met.
+    /// Ready records by zone, in the order in which they were read.
     var found: [ZoneID: [UploadItem]] = [:]
-    /// The event that was read last, to learn which record it is of: mostly the version that is to be sent.
+    /// The event that was read last, a cache: it is mostly the version to be sent.
     fileprivate var event: LogEvent?
     var unreadable: [(id: RecordID, lsn: LSN, error: StrandlineError)] = []
 
@@ -272,10 +273,10 @@ struct OutgoingQueue: Sendable {
     }
   }
 
-  /// What is to be done next; nil if nothing can be sent.
+  /// The next step; nil if nothing can be sent.
   mutating func next(_ reading: Reading) throws -> Work? {
     var reading = reading
-    // What a call for another zone passed over may be sent by this one.
+    // The last call may have skipped records of this zone.
     if passedOver.hasSkipped, reading.only != passedOver.only { lookAgain() }
     passedOver.only = reading.only
     while true {
@@ -297,7 +298,7 @@ struct OutgoingQueue: Sendable {
     }
   }
 
-  /// Reads pending changes until a batch is ready, and takes nothing.
+  /// Reads pending changes until a batch is ready, and takes none out.
   ///
   /// - Returns: the first `count` saves of the zone that has most.
   mutating func lookAhead(_ reading: Reading, _ count: Int) throws -> [UploadItem] {
@@ -305,7 +306,7 @@ struct OutgoingQueue: Sendable {
     if passedOver.hasSkipped, reading.only != passedOver.only { return [] }
     passedOver.only = reading.only
     try fill(&reading)
-    // They are met again when it is their turn.
+    // `next` reads and reports them again.
     for (id, _, _) in reading.unreadable { wake(id) }
     let sent = lanes.filter { zone, _ in
       (reading.only.map { $0 == zone } ?? true) && !reading.frozen.contains(zone)
@@ -325,9 +326,9 @@ struct OutgoingQueue: Sendable {
     return ready.min { ($0.lsn, $0.zone) < ($1.lsn, $1.zone) }?.zone
   }
 
-  // MARK: Looking at what is owed
+  // MARK: Reading pending changes
 
-  /// Whether there is a whole batch of a zone that is sent to.
+  /// Whether a zone that is not frozen has a full batch.
   private func hasBatch(_ reading: Reading) -> Bool {
     lanes.contains { zone, lane in
       lane.count >= UploadPlan.operationsMax && !reading.frozen.contains(zone)
@@ -335,7 +336,7 @@ struct OutgoingQueue: Sendable {
     }
   }
 
-  /// Whether anything of a zone that is sent to can be sent.
+  /// Whether a zone that is not frozen has anything ready.
   private func hasReady(_ reading: Reading) -> Bool {
     lanes.contains { zone, lane in
       !reading.frozen.contains(zone) && (reading.only.map { $0 == zone } ?? true)
@@ -343,11 +344,11 @@ struct OutgoingQueue: Sendable {
     }
   }
 
-  /// Looks at what has woken, then at what the cursor has not passed, until a batch is ready.
+  /// Reads woken records, then those after the cursor, until a batch is ready.
   private mutating func fill(_ reading: inout Reading) throws {
     var looked = 0
-    // As long as nothing can be sent, it goes on to the end: thousands of records may wait or be halted, or be deletions,
-    // which go after the saves that stand behind them.
+    // Without anything ready it reads on to the end: thousands of records may wait or be halted, or be deletions, which are sent
+    // after all saves, also those that are later in the log.
     while !hasBatch(reading), looked < Self.lookedAtMax || !hasReady(reading) {
       var some = 0
       if !woken.isEmpty {
@@ -370,7 +371,7 @@ struct OutgoingQueue: Sendable {
     }
   }
 
-  /// Puts the record where it belongs whose newest mutation stands at `lsn`.
+  /// Reads the record whose newest mutation is at `lsn`.
   private mutating func look(at lsn: LSN, _ reading: inout Reading) throws {
     switch try reading.facts.change(at: lsn) {
     case .change(let id, let event):
@@ -381,41 +382,41 @@ struct OutgoingQueue: Sendable {
     }
   }
 
-  /// Puts one record where it belongs.
+  /// Decides about one record: it is ready, waits, or is skipped.
   ///
-  /// - Parameter lsn: the mutation by which the cursor met it; nil if it woke.
+  /// - Parameter lsn: the mutation at the cursor; nil if the record woke.
   private mutating func look(at id: RecordID, _ reading: inout Reading, met lsn: LSN? = nil) throws {
     guard id.zone.scope == scope else { return }
     guard let entry = try reading.facts.entry(id), let pending = entry.pending else { return settled(id) }
     guard lsn.map({ $0 == pending.newest }) ?? (pending.newest <= cursor) else { return }
-    // The new mutation may leave less than the one for which deletions wait.
-    // Its answer says what becomes of it.
+    // The answer to the upload under way decides about it.
     if underWay[id] == pending.newest { return }
-    if lsn != nil, lanes[id.zone]?.kept.isKnown(id) == true { wakeAll(.record(id)) }
+    // The new mutation may release less than the one for which deletions wait.
+    if lsn != nil, lanes[id.zone]?.cascades.isKnown(id) == true { wakeAll(.record(id)) }
     switch waits[id] {
-    // A new mutation took the place of the one that was held, or that referred to what it waited for.
+    // A new mutation has replaced the one that was held, or whose reference had to wait.
     case .hold, .target, .together: endWait(of: id)
     // A save, or another deletion than the one that the server refused.
     case .references where !pending.isDeletion || reading.facts.held(id) == nil: endWait(of: id)
     case nil: break
     default:
-      // Its new mutation may leave more.
-      keep(id)
+      // Its new mutation may release more.
+      markForLoading(id)
       return
     }
     if let only = reading.only, id.zone != only {
       passedOver.hasSkipped = true
     } else if reading.frozen.contains(id.zone) {
-      // When the zone is synced again, everything is looked at again.
+      // When the zone is synced again, everything is read again.
       passedOver.frozenZones.insert(id.zone)
     } else if halts.contains(id, entry, pending), !letsThrough(id, entry, pending, reading) {
-      // When the halt ends, everything is looked at again.
+      // When the halt ends, everything is read again.
       halts.met(id, entry, pending)
-      keep(id)
+      markForLoading(id)
     } else if let held = reading.facts.held(id), held.lsn >= pending.newest {
       try look(at: held, entry, pending, &reading)
     } else if let refused = refusedTags[id], (entry.base?.changeTag).equalsUTF8(refused) {
-      // The lookup that was to follow has failed.
+      // The lookup after the conflict has failed.
       wait(id, for: .lookup)
       lookups.append(id)
     } else {
@@ -431,17 +432,17 @@ struct OutgoingQueue: Sendable {
     }
   }
 
-  /// Nothing is known that forbids to send the record.
+  /// A record can be sent, as far as is known: puts it into its lane, or with its upload set.
   private mutating func ready(
     _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
   ) throws {
-    lanes[id.zone]?.kept.toRead.remove(id)
+    lanes[id.zone]?.cascades.toRead.remove(id)
     if pending.isDeletion {
-      // What it refers to at the server, perhaps itself, does not wait for a save of it any more.
-      lanes[id.zone]?.kept.forget(id)
+      // It is not saved any more, so no deletion waits for its save.
+      lanes[id.zone]?.cascades.forget(id)
       wakeAll(.record(id))
     }
-    // It may refer to a record of a set that it was in the way of: then neither goes without the other.
+    // A set may wait for it, and it may refer to a record of that set: then both are sent together.
     wakeSets(watching: id)
     if let set = reading.facts.set(of: id) {
       wait(id, for: .together)
@@ -454,7 +455,7 @@ struct OutgoingQueue: Sendable {
     }
   }
 
-  /// Puts a held record where it belongs. One that a reference forbids is held to be seen; it waits for what ends that.
+  /// Decides about a held record. If a reference is the cause, the hold is only shown to the app; the record waits for its target.
   private mutating func look(
     at held: Held, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
   ) throws {
@@ -462,7 +463,7 @@ struct OutgoingQueue: Sendable {
     guard held.code == CloudError.Code.validatingReferenceError.rawValue, held.durationMilliseconds == 0 else {
       return wait(id, for: .hold)
     }
-    // What has forbidden a deletion may be gone: something has changed, or the process has begun since.
+    // The references that prevented a deletion may be gone: the zone has changed, or the process is new.
     if !pending.isDeletion {
       guard let item = try item(of: id, entry, pending, &reading) else { return }
       if case .record(let target) = try lack(of: item, reading.facts) { return wait(id, for: .target(target)) }
@@ -470,7 +471,7 @@ struct OutgoingQueue: Sendable {
     try ready(id, entry, pending, &reading)
   }
 
-  /// The record as one to send; nil if it cannot be sent as it is.
+  /// The upload item of a record; nil if its event is gone or cannot be read.
   func item(
     of id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
   ) throws -> UploadItem? {
@@ -481,8 +482,8 @@ struct OutgoingQueue: Sendable {
     }
   }
 
-  /// Calls `body` with each name in the record's zone that it refers to, and what becomes of the record when that one is deleted. Only what may hold a
-  /// reference is decoded.
+  /// Calls `body` with each name in the record's zone that it refers to, and the reference's action. Decodes only fields that may
+  /// hold references.
   static func forEachTarget(of record: Record, _ body: (_ name: String, Reference.Action) -> Void) {
     if let parent = record.parent { body(parent, .validate) }
     _ = record.forEachFieldInPlace { field in
@@ -495,16 +496,16 @@ struct OutgoingQueue: Sendable {
 
   // MARK: Deletions
 
-  /// What was taken and did not leave comes first again.
+  /// Puts units that were taken and not sent back to the front.
   mutating func putBack(_ units: [[UploadItem]], in zone: ZoneID) {
     lanes[zone, default: UploadLane()].putBack(units)
   }
 
-  /// Takes the next deletions of a zone; nil if there was nothing to do for those that were looked at.
+  /// Takes the next deletions of a zone; nil if none of those that were read is ready.
   private mutating func takeDeletions(of zone: ZoneID, _ reading: inout Reading) throws -> Work? {
     var items: [UploadItem] = []
     var cancelled: [(id: RecordID, lsn: LSN)] = []
-    try readLeft(in: zone, reading.facts)
+    try loadReleased(in: zone, reading.facts)
     for lsn in lanes[zone]?.takeDeletions(Self.windowCount) ?? [] {
       let id: RecordID
       switch try reading.facts.change(at: lsn) {
@@ -518,7 +519,7 @@ struct OutgoingQueue: Sendable {
         let pending = entry.pending, pending.isDeletion, pending.newest == lsn, waits[id] == nil
       else { continue }
       if entry.base != nil {
-        if let saved = lanes[zone]?.kept.keeper(of: id.key) {
+        if let saved = lanes[zone]?.cascades.saveAtRisk(fromDeleting: id.key) {
           wait(id, for: .target(saved))
         } else if let item = try item(of: id, entry, pending, &reading) {
           items.append(item)

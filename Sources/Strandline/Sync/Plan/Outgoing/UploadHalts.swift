@@ -1,17 +1,16 @@
-// What the server refuses whatever a record says: every record of a type, every save to a storage that is full, every change of a
-// zone that the user may not write to, the erasure of a zone. To hold such records one by one would ask the server once for each;
-// so nothing of the kind is sent until the halt ends.
+// Halts: refusals that do not depend on the single record. The server refuses every record of a type, every save to full storage,
+// every change of a read-only zone, or the erasure of a zone. Holding such records one by one would cost a request for each, so
+// nothing of the kind is sent until the halt ends.
 //
-// A type's halt lets one record through when a person wants a run, and by itself after a wait that doubles while the server goes on
-// refusing: one that it has not refused yet, or that was edited since, before one that it has. When it takes that one, all of the type
-// goes. Deletions go all the time. A relaunch ends it.
+// A halted type lets one record through in a user-initiated cycle, and by itself after a wait that doubles with each refusal:
+// first a record that was not refused yet or was edited since. If the server accepts it, the halt ends. Deletions are always sent.
 //
-// That of whole requests ends by a run that a person wants, by a relaunch, and by itself after such a wait: else each write of the app
-// would send a whole request to have it refused. A deletion makes the wait for a full storage the first one again.
+// A halt of whole requests ends with a user-initiated cycle, or after such a wait: otherwise each write of the app would cost a
+// refused request. A deletion resets the wait for full storage to the first one. A relaunch ends every halt.
 
 import StrandlineSystem
 
-/// What an engine does not send because the server is known to refuse it.
+/// The halts of one engine.
 struct UploadHalts: Sendable {
   /// The records of one type in a zone.
   struct HaltedType: Hashable, Sendable {
@@ -19,13 +18,13 @@ struct UploadHalts: Sendable {
     var type: String
   }
 
-  /// What the server refuses in whole requests.
+  /// The kinds of whole requests that the server may refuse.
   private enum Kind: Hashable, Sendable {
     /// Saves to the zones of an owner, whose storage is full.
     case saves(owner: CloudName)
     /// Changes of a zone.
     case changes(ZoneID)
-    /// The end of a zone, which the app wants.
+    /// The erasure of a zone.
     case erasure(ZoneID)
 
     static func saves(to zone: ZoneID) -> Kind { .saves(owner: CloudName(zone.owner)) }
@@ -44,27 +43,27 @@ struct UploadHalts: Sendable {
     var end: UInt64
   }
 
-  /// A type of which records are refused alike.
+  /// The halt of a type.
   private struct TypeHalt: Sendable {
-    /// Which record is sent next though the type is halted.
+    /// The record that is sent though the type is halted.
     enum Probe: Hashable, Sendable {
       case none
-      /// One that was not refused yet; or whichever comes first, where there is no such one.
+      /// The next one that was not refused yet (`isNew`), or the next of any.
       case next(isNew: Bool)
-      /// This one, with what goes together with it, until the server has said something of it.
+      /// This one, with the rest of its upload set, until the server answers.
       case records(Set<RecordID>, isNew: Bool)
     }
     var error: CloudError
-    /// When the next one is let through, by the monotonic clock.
+    /// When the next record is let through, by the monotonic clock.
     var end: UInt64
     /// How often in a row it was refused.
     var refusals: UInt64
     /// The changes that were refused.
     var refused: [RecordID: LSN] = [:]
     var probe = Probe.none
-    /// What was to be let through and has to wait for something else.
+    /// Records that were let through and had to wait for something else.
     var skipped: Set<RecordID> = []
-    /// One that is not sent because of this; nil if none was met.
+    /// A record that this halt keeps back; nil if none was read.
     var unsent: RecordID?
   }
 
@@ -72,10 +71,10 @@ struct UploadHalts: Sendable {
   private var halts: [Kind: Halt] = [:]
   /// How often in a row each was refused.
   private var refusals: [Kind: UInt64] = [:]
-  /// The zones of which changes are owed that are not sent because of that, each with one of these.
+  /// Zones with pending changes that such a halt keeps back, each with one of the records.
   private var unsent: [ZoneID: RecordID] = [:]
 
-  /// The zones of which changes are owed that are not sent because whole requests are refused, each with the refusal.
+  /// Zones with pending changes that are kept back because whole requests are refused, each with the refusal.
   var refusedZones: [ZoneID: CloudError] {
     var refused: [ZoneID: CloudError] = [:]
     for zone in unsent.keys { refused[zone] = (halts[.changes(zone)] ?? halts[.saves(to: zone)])?.error }
@@ -85,10 +84,10 @@ struct UploadHalts: Sendable {
   /// Zones and types of which every record was refused with the same words.
   var types: [HaltedType: CloudError] { typeHalts.mapValues(\.error) }
 
-  /// The next moment at which anything that is halted is tried again.
+  /// When the first halt lets something through.
   var nextTry: UInt64? { (halts.values.map(\.end) + typeHalts.values.map(\.end)).min() }
 
-  /// When what is refused of a zone in whole requests is tried again; nil if nothing is.
+  /// When the halt of whole requests to a zone ends; nil if there is none.
   func nextTry(of zone: ZoneID) -> UInt64? {
     [.changes(zone), .saves(to: zone), .erasure(zone)].lazy.compactMap { halts[$0]?.end }.first
   }
@@ -96,9 +95,9 @@ struct UploadHalts: Sendable {
   /// When a type is tried again; nil if it is not refused.
   func nextTry(of type: HaltedType) -> UInt64? { typeHalts[type]?.end }
 
-  /// Nothing of a type is sent any more but deletions, and one record now and then.
+  /// Halts a type: from now on only its deletions are sent, and one record now and then.
   ///
-  /// - Parameter items: those that were refused.
+  /// - Parameter items: the records that were refused.
   mutating func halt(_ type: HaltedType, _ items: [UploadItem], because error: CloudError, at now: UInt64) {
     var halt = typeHalts[type] ?? TypeHalt(error: error, end: now, refusals: 0)
     (halt.error, halt.probe, halt.refusals) = (error, .none, halt.refusals + 1)
@@ -108,23 +107,23 @@ struct UploadHalts: Sendable {
     typeHalts[type] = halt
   }
 
-  /// Lets one record through of each type whose wait is over, or of every one.
+  /// Lets one record through of each halted type whose wait is over, or of all of them.
   ///
-  /// - Returns: whether there is one.
+  /// - Returns: whether there is such a type.
   mutating func probeTypes(at now: UInt64, all: Bool) -> Bool {
     let due = typeHalts.filter { all || now >= $0.value.end }
     for (type, halt) in due {
       typeHalts[type]?.probe = .next(isNew: true)
       typeHalts[type]?.skipped = []
-      // If nothing comes of it, the next one is let through then.
+      // If the record is not sent, the next one is let through then.
       typeHalts[type]?.end = now &+ UInt64(SyncPlan.holdMilliseconds(attempts: halt.refusals + 1)) &* 1_000_000
     }
     return !due.isEmpty
   }
 
-  /// Everything that is owed was looked at.
+  /// Everything pending was read. If a halted type had no record that was not refused yet, any record is let through.
   ///
-  /// - Returns: whether it is to be looked at again: no record of a type was new to the server, so that any may go.
+  /// - Returns: whether everything has to be read again for that.
   mutating func probeAny() -> Bool {
     var isChanged = false
     for (type, halt) in typeHalts where halt.probe == .next(isNew: true) {
@@ -135,14 +134,14 @@ struct UploadHalts: Sendable {
     return isChanged
   }
 
-  /// The server has taken a record of a type.
+  /// The server has accepted a record of a type.
   ///
   /// - Returns: whether the type was halted.
   mutating func taken(_ type: HaltedType) -> Bool { typeHalts.removeValue(forKey: type) != nil }
 
-  /// Whether a record is the one of its type that is let through; if there is none yet, it may be this one.
+  /// Whether a record of a halted type is let through. If none was chosen yet, it may be this one.
   ///
-  /// - Parameter together: the records that go together with it.
+  /// - Parameter together: the records of its upload set.
   mutating func letsThrough(
     _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, together: () -> [RecordID]
   ) -> Bool {
@@ -159,7 +158,7 @@ struct UploadHalts: Sendable {
     }
   }
 
-  /// A record that was let through has to wait for something else: the next one is.
+  /// A record that was let through has to wait for something else: the next one is let through.
   mutating func waits(_ id: RecordID) {
     for (type, halt) in typeHalts where type.zone == id.zone {
       guard case .records(let ids, let isNew) = halt.probe, ids.contains(id) else { continue }
@@ -168,7 +167,7 @@ struct UploadHalts: Sendable {
     }
   }
 
-  /// The storage of a zone's owner is full: no save goes to the owner's zones, but deletions, which free it.
+  /// The storage of a zone's owner is full: only deletions, which free storage, are sent to the owner's zones.
   ///
   /// - Parameter id: one of the saves.
   mutating func haltSaves(of id: RecordID, because error: CloudError, _ wait: OverQuotaWait, at now: UInt64) {
@@ -176,7 +175,7 @@ struct UploadHalts: Sendable {
     unsent[id.zone] = id
   }
 
-  /// The server has refused a request because of its zone: no change of it is sent.
+  /// The server has refused a request because of its zone: no change of the zone is sent.
   ///
   /// - Parameter id: one of the changes.
   mutating func haltChanges(of id: RecordID, because error: CloudError, at now: UInt64) {
@@ -184,17 +183,17 @@ struct UploadHalts: Sendable {
     unsent[id.zone] = id
   }
 
-  /// The server has refused to end a zone: it is not asked again before the halt ends.
+  /// The server has refused to erase a zone: it is not asked again before the halt ends.
   mutating func haltErasure(of zone: ZoneID, because error: CloudError, at now: UInt64) {
     halt(.erasure(zone), because: error, at: now) { SyncPlan.holdMilliseconds(attempts: $0) }
   }
 
-  /// Why a zone is not ended now.
+  /// Why a zone is not erased now.
   func refusedErasure(of zone: ZoneID) -> CloudError? { halts[.erasure(zone)]?.error }
 
   /// Forgets the refusals of erasures that are over, or that the app has taken back.
   ///
-  /// - Parameter wanted: the zones that the app wants ended.
+  /// - Parameter wanted: the zones that the app wants erased.
   mutating func keepErasures(of wanted: [ZoneID]) {
     func isOver(_ kind: Kind) -> Bool { if case .erasure(let zone) = kind { !wanted.contains(zone) } else { false } }
     halts = halts.filter { !isOver($0.key) }
@@ -209,8 +208,8 @@ struct UploadHalts: Sendable {
     halts[kind] = Halt(error: error, end: now &+ UInt64(milliseconds(count)) &* 1_000_000)
   }
 
-  /// The server has taken a change. After a save the storage is not full. A deletion may have freed some of it: the wait is the
-  /// shortest one then, and no less, for an app that deletes all the time.
+  /// The server has accepted a change. After a save the storage is not full. A deletion may have freed some of it: the wait becomes the
+  /// first, shortest one, and not less, as the app may delete all the time.
   mutating func taken(_ id: RecordID, isDeletion: Bool, _ wait: OverQuotaWait, at now: UInt64) {
     refusals[.changes(id.zone)] = nil
     let saves = Kind.saves(to: id.zone)
@@ -223,7 +222,7 @@ struct UploadHalts: Sendable {
 
   /// Lifts the halts of whole requests whose wait is over, or all of them.
   ///
-  /// - Returns: whether there was one, and the owners whose storage counts as full no more.
+  /// - Returns: whether there was one, and the owners whose storage is not treated as full any more.
   mutating func liftRequests(at now: UInt64, all: Bool) -> (isAny: Bool, owners: Set<CloudName>) {
     let over = halts.filter { all || now >= $0.value.end }.keys
     var owners: Set<CloudName> = []
@@ -235,16 +234,16 @@ struct UploadHalts: Sendable {
     return (!over.isEmpty, owners)
   }
 
-  /// Forgets the zones whose change, the one that was remembered, is not owed any more, or would be sent: another one may be owed.
+  /// Forgets remembered records that are not pending or not halted any more. Others may be, which reading everything again finds.
   ///
-  /// - Parameter pending: what is owed of a record.
+  /// - Parameter pending: the pending change of a record.
   /// - Returns: whether there was one.
   mutating func forgetSent(_ pending: (RecordID) throws -> Pending?) rethrows -> Bool {
     let left = try unsent.filter { _, id in try pending(id).map { isHalted(id, $0) } ?? false }
     defer { unsent = left }
     var isOver = left.count < unsent.count
     for (type, halt) in typeHalts {
-      // All that is owed was looked at once more since, and none was met.
+      // Everything was read again since, and the halt kept nothing back.
       guard let id = halt.unsent else {
         typeHalts[type] = nil
         continue
@@ -256,7 +255,7 @@ struct UploadHalts: Sendable {
     return isOver
   }
 
-  /// Whether the server is known to refuse whatever is like this.
+  /// Whether a halt keeps a change back.
   func contains(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) -> Bool {
     isHalted(id, pending) || isOfHaltedType(id, entry, pending)
   }
@@ -276,7 +275,7 @@ struct UploadHalts: Sendable {
     return halts[.changes(id.zone)] != nil || (!pending.isDeletion && halts[.saves(to: id.zone)] != nil)
   }
 
-  /// A change is owed that is not sent because of a halt.
+  /// Remembers a pending change that a halt keeps back.
   mutating func met(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) {
     if isHalted(id, pending) {
       unsent[id.zone] = id

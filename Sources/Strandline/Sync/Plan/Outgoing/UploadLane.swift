@@ -1,30 +1,29 @@
-// What can be sent to one zone, in the order in which it goes: saves, and behind those that were there before them deletions.
-// OutgoingQueue says what that is; here it stands until a request takes it.
+// The ready changes of one zone, in sending order: saves, then deletions. OutgoingQueue adds them; a request takes them out.
 
 import StrandlineLog
 import StrandlineSystem
 
-/// What is ready in a zone.
+/// The ready changes of a zone.
 struct UploadLane: Sendable {
-  /// Saves in the order in which they go. A request holds each unit whole.
+  /// Saves in sending order. A unit must be sent in one request.
   private var units: [[UploadItem]] = []
-  /// How many of the units have gone.
+  /// How many of the units were taken.
   private var taken = 0
-  /// The records in the units, each with the mutation that is to be sent. A unit may hold an older one.
+  /// The records in the units, each with the mutation to send. A unit may still have an older one.
   private var ready: [RecordID: LSN] = [:]
-  /// Deletions; they go when no save is ready.
+  /// Deletions; they are sent when no save is ready.
   private var deletions = LSNSet()
-  /// The numbers of the sets that may be complete (OutgoingQueue+Sets.swift).
+  /// The numbers of the upload sets that may be complete (OutgoingQueue+Sets.swift).
   var sets = LSNSet()
-  /// What must not be deleted before saves are taken (KeptRecords.swift).
-  var kept = KeptRecords()
+  /// Deletions that have to wait for saves (CascadeGuard.swift).
+  var cascades = CascadeGuard()
 
   /// How many records can be sent.
   var count: Int { ready.count }
 
   /// The oldest mutation that can be sent; nil if there is none.
   ///
-  /// - Parameter isRead: whether everything that is owed has been looked at, so that deletions may go.
+  /// - Parameter isRead: whether everything pending was read, so that deletions may be sent.
   func oldest(_ isRead: Bool) -> LSN? {
     taken < units.count ? units[taken].first?.lsn : isRead ? deletions.first : nil
   }
@@ -43,13 +42,13 @@ struct UploadLane: Sendable {
 
   mutating func add(deletion lsn: LSN) { deletions.insert(lsn) }
 
-  /// Forgets what is ready, and what was read of what saves leave.
+  /// Forgets the ready changes and the released references.
   mutating func forget() {
     (units, taken, ready, deletions, sets) = ([], 0, [:], LSNSet(), LSNSet())
-    kept = KeptRecords()
+    cascades = CascadeGuard()
   }
 
-  /// The saves that come first, about `count` of them.
+  /// The first saves, about `count` of them.
   func first(_ count: Int) -> [UploadItem] {
     var items: [UploadItem] = []
     for unit in units[taken...] {
@@ -59,12 +58,12 @@ struct UploadLane: Sendable {
     return items
   }
 
-  /// Takes the units of one request by the number of their records. One that is larger than a request comes alone.
+  /// Takes units up to the number of records in a request. One that is larger than a request is taken alone.
   mutating func takeSaves() -> [[UploadItem]] {
     var batch: [[UploadItem]] = []
     var count = 0
     while taken < units.count {
-      // What the app has changed since comes again, behind.
+      // A record that the app has changed since is in a later unit.
       let unit = units[taken].filter { ready[$0.id] == $0.lsn }
       if !batch.isEmpty, count + unit.count > UploadPlan.operationsMax { break }
       taken += 1

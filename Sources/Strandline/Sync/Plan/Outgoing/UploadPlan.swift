@@ -1,17 +1,16 @@
-// The order in which unsettled mutations are sent: saves before deletions; a saved record after the records that it
-// refers to; a deleted record before them. Pure. OutgoingQueue says which mutations that are.
+// The order of the operations in an upload: saves before deletions; a saved record after the records that it refers to; a deleted
+// record before them. Pure.
 
 /// A mutation to send.
 package struct UploadItem: Hashable, Sendable {
   package var id: RecordID
   package var lsn: LSN
-  /// The record's oldest unsettled mutation: what has waited longer goes first.
+  /// The record's oldest pending mutation: records that have waited longer are sent first.
   package var first: LSN
   package var isDeletion: Bool
   /// The names in the same zone that this record refers to; for a deletion, that its base refers to.
   package var targets: [CloudName]
-  /// Of a save, those of them that bind it: its parent, and what it refers to with DELETE_SELF or VALIDATE. The server may
-  /// refuse the record before it has them.
+  /// For a save, the targets that the server may need before the record: its parent, and those of DELETE_SELF and VALIDATE references.
   package var needs: [CloudName]
 
   package init(
@@ -50,7 +49,7 @@ package enum UploadPlan {
     guard items.contains(where: { !$0.targets.isEmpty }) else { return items.map { [$0] } }
     var places: [CloudName: Int] = [:]
     for (place, item) in items.enumerated() { places[item.id.key] = place }
-    // When each was met, from 1; the earliest one that it leads back to; whether it is in no unit yet.
+    // Of each item: the number in order of discovery, from 1; the lowest number that it leads back to; whether it is in no unit yet.
     var met = Array(repeating: 0, count: items.count)
     var low = met
     var isOpen = Array(repeating: false, count: items.count)

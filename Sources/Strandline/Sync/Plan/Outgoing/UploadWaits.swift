@@ -1,5 +1,4 @@
-// What pending records wait for that cannot be sent now, and what sets of them wait for. A wait ends by an event that the engine
-// sees; who ends which is in the table.
+// Why pending records cannot be sent now. The engine sees the end of each wait as an event:
 //
 // | wait | ends with |
 // | --- | --- |
@@ -7,16 +6,15 @@
 // | fetch | the end of its zone's feed, or the loss of the zone |
 // | lookup | the answer to the lookup |
 // | time | its moment |
-// | hold | the hold's end: an edit, a person's verb, its time, another version of the app |
+// | hold | the hold's end: an edit, a release or discard by a person, its timer, another version of the app |
 // | references | a change in the zone at the server |
-// | together | a change of a record of its set, or of what the set watches |
+// | together | a change of a record of its upload set, or of one that the set watches |
 
 import StrandlineSystem
 
-/// Why a record that owes something is not sent now.
+/// Why a pending record is not sent now.
 package enum UploadWait: Hashable, Sendable {
-  /// Until the server has that record, which this one refers to; or, of a deletion, until a record that referred to this
-  /// one has been saved.
+  /// For a save: until the server has that target. For a deletion: until that record, which releases a reference to it, is saved.
   case target(RecordID)
   /// Until its zone has been fetched to its end.
   case fetch
@@ -26,7 +24,7 @@ package enum UploadWait: Hashable, Sendable {
   case time
   /// Until its hold ends: the record is edited or released, or the hold's time is over.
   case hold
-  /// Of a deletion: until something changes in the zone. The server refuses it because records refer to it.
+  /// For a deletion: until something changes in the zone. The server refuses it because records refer to it.
   case references
   /// Until all records of its set can go.
   case together
@@ -34,7 +32,7 @@ package enum UploadWait: Hashable, Sendable {
 
 /// The waits of records.
 struct UploadWaits: Sendable {
-  /// What ends waits of several records at once.
+  /// An event that may end the waits of several records.
   enum Trigger: Hashable {
     case record(RecordID)
     case fetch(ZoneID)
@@ -42,7 +40,7 @@ struct UploadWaits: Sendable {
   }
 
   private(set) var all: [RecordID: UploadWait] = [:]
-  /// How many wait for what.
+  /// How many records have each kind of wait.
   private(set) var counts = SyncStatus.Waits()
   private var waiting: [Trigger: Set<RecordID>] = [:]
 
@@ -77,8 +75,7 @@ struct UploadWaits: Sendable {
   }
 }
 
-/// Of each set that cannot go, the records of which one has to change before it may: the one that is in the way, and those that
-/// would go with it.
+/// For each upload set that cannot be sent, the records whose change may unblock it.
 struct SetWatches: Sendable {
   private var watched: [RecordSet: Set<RecordID>] = [:]
   private var watching: [RecordID: Set<RecordSet>] = [:]
