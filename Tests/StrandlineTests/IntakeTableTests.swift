@@ -111,7 +111,7 @@ private struct Case {
     fields["body"] = body.map { ($0, 30, 2) }
     arrival.version = version(arriving.lives, fields, seen: self.seen ?? seen)
     arrival.version.type = type
-    (arrival.isStamped, arrival.disbelieved) = (isStamped, [:])
+    (arrival.isStamped, arrival.unclampedStamps) = (isStamped, [:])
     return arrival
   }
 

@@ -182,7 +182,7 @@ private let rows: [Row] = [
     merge = ConflictMerge(edit: edit, changed: ["f"], server: server, ancestor: ancestor, writer: 1)
     #expect(merge.byField(["f": .greatest]).fields["f"] == 6)
     #expect(merge.decisions(merge.clientWins(), nil, standard: "rule").map(\.loser) == [.there], "a write")
-    merge.disbelieved = ["f"]
+    merge.clampedFields = ["f"]
     var rules = TypeRules()
     #expect(!merge.isConflict(rules))
     rules.record = .resolver { $0.server }

@@ -1,42 +1,40 @@
-// What an edit and a version of the server become, by the rules. Pure.
+// Merges an unsent edit with the server's version, by the app's conflict rules. Pure.
 //
-// A join gives no field a new stamp: the greater one wins, with its value. A value that is neither side's is new, so its
-// stamp is later than both; so is that of a value that a rule chose although the other side's is later, or the next join
-// would undo the choice. Every rule joins what both sides have seen.
+// A stamp says who wrote a field and when. A join makes no new stamps: the greater stamp wins, with its value. A rule may make a
+// value that is neither side's, or choose the one with the lesser stamp: then the field gets a stamp later than both, or the
+// next join would undo the choice. Every rule joins the `seen` sets of both sides.
 
 import StrandlineSystem
 
-/// An unsettled edit, and a version of the server that does not contain it.
+/// A pending edit, and a version of the server that does not contain it.
 package struct ConflictMerge {
   /// The edit's version; times from the future are clamped.
   package let edit: Version
-  /// The fields that it changed.
+  /// The fields that the edit changed.
   package let changed: Set<String>
   package let server: Version
   /// The version that both were made from; nil if it is not known.
   package let ancestor: Version?
-  /// Who writes a value that is neither side's.
+  /// The writer of merged values that are neither side's.
   package let writer: WriterID
-  /// Of the fields that the edit changed, those in which the server's version has the edit's own write: an answer was lost, or a
-  /// copy of this store has sent it. There is nothing to decide about them.
+  /// Changed fields in which the server's version has the edit's own write, because an answer was lost, or a copy of this store has
+  /// sent the edit. Nothing has to be decided about them.
   package var own: Set<String> = []
 
-  /// Of the server's fields, those whose times were from the future. Such a time has become less, and becomes another one with each
-  /// change of the record.
-  package var disbelieved: Set<String> = []
+  /// Fields of the server whose times were in the future and were clamped. Such a time changes with each change of the record.
+  package var clampedFields: Set<String> = []
 
-  /// A copy of this store wrote the server's version, or what it was made from, and may have sent the edit: what the two count
-  /// cannot be told apart. Of equal values there is one write then, and a counter takes the greater number, so that nothing is
-  /// counted twice.
+  /// A copy of this store (a clone, a restored backup) wrote the server's version or an ancestor of it, and may have sent the edit.
+  /// Then equal values count as one write, and a counter takes the greater number, so that nothing is counted twice.
   package var mayBeOfCopy = false
 
   package init(edit: Version, changed: Set<String>, server: Version, ancestor: Version?, writer: WriterID) {
     (self.edit, self.changed, self.server, self.ancestor, self.writer) = (edit, changed, server, ancestor, writer)
   }
 
-  /// Whether the rules of a type have to decide, because both sides changed the record since they had it in common: to
-  /// different values, or to equal ones that come to another value by their rule. If not, the edit is moved to the new base
-  /// and nothing is said of it.
+  /// Whether the rules have to decide, because both sides changed the record since the ancestor: to different values, or to equal
+  /// ones of which the rule makes another (two equal increments). If not, the edit gets the new base, and no conflict is
+  /// reported.
   package func isConflict(_ rules: TypeRules) -> Bool {
     guard let ancestor else { return edit.fields != server.fields }
     guard ancestor.fields != server.fields || changed.contains(where: { serverRewrites($0, of: ancestor) }) else {
@@ -63,14 +61,14 @@ package struct ConflictMerge {
     return result
   }
 
-  /// The edit's changes, and of all other fields the server's.
+  /// The edit's changes, and the server's values of all other fields.
   package func clientWins() -> Version {
     var result = joinedServer
     for name in changed { put(edit.fields[name], name, into: &result) }
     return result
   }
 
-  /// What a resolver returned. A field that it left out is null.
+  /// The version from a resolver's record. A field that it left out is null.
   package func resolved(_ record: Record) -> Version {
     var fields = record.fields.mapValues { $0.relative(to: record.id.zone) }
     if let parent = record.parent { fields[Version.parentField] = .reference(Reference(parent)) }
@@ -79,12 +77,11 @@ package struct ConflictMerge {
     return result
   }
 
-  /// What a conflict's result says of each field that one of the sides changed and that does not have its value, in the order
-  /// of their names.
+  /// For each field in which a side's change was not taken as it is: which side lost, by which rule. In the order of the names.
   ///
   /// - Parameters:
-  ///   - rules: of fields, where they decided; nil: the record's own rule did.
-  ///   - standard: the rule of a field without one.
+  ///   - rules: the fields' rules, if they decided; nil if the record's rule did.
+  ///   - standard: the rule of fields without their own.
   package func decisions(_ result: Version, _ rules: [String: FieldRule]?, standard: String) -> [Conflicted.Field] {
     var decided: [Conflicted.Field] = []
     for name in Set(edit.names).union(server.names).union(result.names) {
@@ -103,7 +100,7 @@ package struct ConflictMerge {
     return decided.sorted { $0.name.precedesByUTF8($1.name) }
   }
 
-  /// The server's version, that has seen what the edit has.
+  /// The server's version, with everything that the edit has seen.
   private var joinedServer: Version {
     var result = server
     result.stamp.births.formUnion(edit.stamp.births)
@@ -111,7 +108,7 @@ package struct ConflictMerge {
     return result
   }
 
-  /// Gives a field of the result a value, and the stamp that it has or has to have.
+  /// Sets a field of the result, with the stamp of the side that has this value, or a new one.
   private func put(_ value: FieldValue?, _ name: String, into result: inout Version) {
     let (ours, theirs) = (edit.stamp.fields[name], server.stamp.fields[name])
     let later = [ours, theirs].compactMap(\.self).max()
@@ -126,38 +123,38 @@ package struct ConflictMerge {
 
   // MARK: Fields
 
-  /// What becomes of a field.
+  /// The decision about a field.
   private enum Decision {
     /// The later change, as in every field without a rule.
     case later
     /// One side's value, which may be null.
     case value(FieldValue?)
-    /// What the changes of both come to.
+    /// A combination of both changes.
     case both(FieldValue?)
 
     var isOfBoth: Bool { if case .both = self { true } else { false } }
   }
 
-  /// Whether both sides changed a field since they had it in common, each by a write of its own.
+  /// Whether both sides changed a field since the ancestor, each by its own write.
   private func isOfBoth(_ name: String) -> Bool {
     changed.contains(name) && !own.contains(name) && serverChanged(name) == true
       && !(mayBeOfCopy && edit.fields[name] == server.fields[name])
   }
 
-  /// Whether the server's side changed a field since both had it in common, if only to the same value; nil without an ancestor.
+  /// Whether the server's side wrote a field since the ancestor, even with the same value; nil without an ancestor.
   private func serverChanged(_ name: String) -> Bool? {
     ancestor.map { $0.fields[name] != server.fields[name] || serverRewrites(name, of: $0) }
   }
 
-  /// Whether the server's side has written a field since, if only the same value.
+  /// Whether the stamps show that the server's side wrote a field since the ancestor.
   private func serverRewrites(_ name: String, of ancestor: Version) -> Bool {
     let isTouched =
-      disbelieved.contains(name) && ancestor.fields[name] == server.fields[name]
+      clampedFields.contains(name) && ancestor.fields[name] == server.fields[name]
       && ancestor.stamp.fields[name]?.writer == server.stamp.fields[name]?.writer
     return !isTouched && server.rewrites(name, of: ancestor)
   }
 
-  /// What a rule makes of a field: nothing where the values are equal, unless both sides have changed it to get there.
+  /// Applies a rule to a field. Equal values need no rule, unless both sides made them by changes of their own.
   private func decide(_ name: String, by rule: FieldRule) -> Decision {
     let (ours, theirs) = (edit.fields[name], server.fields[name])
     let isRivalry = isOfBoth(name)
@@ -174,10 +171,10 @@ package struct ConflictMerge {
     case .serverWins: return .value(theirs)
     case .clientWins: return .value(changed.contains(name) ? ours : theirs)
     case .union, .counter, .greatest:
-      // A null of one side is a removal of the whole value, by which these rules do not go.
+      // A side with null has removed the value: these rules cannot combine that.
       guard let ours, let theirs else { return .later }
       let before = mayBeOfCopy && rule == .counter ? nil : ancestor.map { $0.fields[name] }
-      // Without an ancestor, and where the sum has no number, the greater one is nearest to what both have counted.
+      // Without an ancestor, or if the sum overflows, the greater count is the best guess.
       let greater = FieldMerge.greatest(ours, theirs).map(Decision.value) ?? .later
       return switch rule {
       case .union: FieldMerge.union(ours, theirs, before).map(Decision.both) ?? .later
@@ -189,8 +186,7 @@ package struct ConflictMerge {
 }
 
 extension Version {
-  /// Whether a field was written since an ancestor had it, if only with the value that it had. A time from the future may have
-  /// become less since.
+  /// Whether a field was written since the ancestor, even with the same value. A clamped time from the future may hide it.
   func rewrites(_ name: String, of ancestor: Version) -> Bool {
     guard let ours = stamp.fields[name] else { return false }
     return ancestor.stamp.fields[name].map { ours.time > $0.time } ?? true

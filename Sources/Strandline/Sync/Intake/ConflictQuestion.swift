@@ -1,9 +1,9 @@
-// A conflict that a resolver of the app decides: the question, which is asked while no lock of the store is held, and the
-// answer, which counts as long as the question is still the same.
+// A conflict that the app's resolver decides. A resolver is app code, so it runs while no lock of the store is held; its answer counts
+// only if the question is still the same afterwards.
 
 import StrandlineSystem
 
-/// What a resolver is asked.
+/// The question to a resolver.
 struct ConflictQuestion: Sendable {
   let key: ConflictKey
   let conflict: Conflict
@@ -40,7 +40,7 @@ struct ConflictQuestion: Sendable {
   }
 }
 
-/// What a question is about. If any of it has changed, it is another question.
+/// Identifies a question. If any of these has changed, it is another question.
 struct ConflictKey: Hashable, Sendable {
   let id: RecordID
   let local: LSN
@@ -49,7 +49,7 @@ struct ConflictKey: Hashable, Sendable {
   let modifiedMilliseconds: Int64?
 }
 
-/// What a resolver made of a conflict.
+/// A resolver's answer to a conflict.
 typealias ConflictAnswer = Result<Record, ConflictRefusal>
 
 /// Why a resolver's answer does not count.
@@ -57,10 +57,10 @@ struct ConflictRefusal: Error {
   let words: String
 }
 
-/// What is known of resolvers when a conflict is decided.
+/// The resolvers' answers so far.
 struct ConflictAnswers {
   var known: [ConflictKey: ConflictAnswer] = [:]
-  /// Whether a conflict may still wait for its resolver.
+  /// Whether resolvers may still be asked.
   var mayAsk = true
 
   /// The answer to a question; nil if it has to be asked.

@@ -1,16 +1,16 @@
-// What the server names without showing it, and what a query shows beside the feed.
+// Applies pages without fields, and answers to queries.
 //
-// A page without fields brings deletions as any page does. Of a record it says that there is a version, so what can be
-// told without the fields is told: the version is here already, or it is still to be fetched. The names of the latter are
-// one event of the page's transaction, so that no token stands in the log for a record that is neither there nor named.
+// A page without fields lists each record's name and change tag, which says whether this store has that version already. The
+// names of the missing ones become a `listed` event in the page's transaction. So a token in the log always means that
+// each record before it is here or is listed.
 //
-// An answer to a query comes beside the feed and may be older than what is here. It is taken only where it can do no harm: the
-// feed brings the version anyhow.
+// An answer to a query may be older than this store's version. It is taken only if that is safe; the feed brings the version
+// later in any case.
 
 import StrandlineSystem
 
 extension Intake.Source {
-  /// What the log says of a version that it brings.
+  /// The source that is logged with a version.
   var ofVersion: FetchedSave.Source {
     switch self {
     case .delta, .fullFetch: .feed
@@ -21,10 +21,10 @@ extension Intake.Source {
 }
 
 extension Intake {
-  /// So many names at most stand in one event, however large the server's page is.
+  /// The most names in one event, however large the server's page is.
   private static let listedMax = 200
 
-  /// Takes a version that the page names without its fields.
+  /// Takes a record that the page lists without its fields.
   mutating func list(_ server: ServerRecord, _ id: RecordID, _ core: inout StoreCore) throws {
     let entry = try core.projections.entry(id)
     let (tag, modified) = (server.system.changeTag ?? "", server.system.modified?.milliseconds)
@@ -34,8 +34,8 @@ extension Intake {
       return
     }
     if let known = entry?.base?.modifiedMilliseconds, let modified, modified < known {
-      // As of a page that shows the fields: what the version has seen says the answer to a lookup, and that it is what the
-      // feed shows stays known.
+      // As for a page with fields: only a lookup shows what the version has seen. The change tag is kept, to recognize the version
+      // that the feed has shown.
       taken.report.blocked += 1
       taken.touched.insert(id)
       try core.append(
@@ -45,7 +45,7 @@ extension Intake {
             words: "a version that is older by the server's clock than the one that is known here")))
       return
     }
-    if entry?.pending != nil { taken.listedAndOwed.append(id.name) }
+    if entry?.pending != nil { taken.listedAndPending.append(id.name) }
     listing.append(Listed.Item(name: id.name, changeTag: tag, modifiedMilliseconds: modified ?? 0))
   }
 
@@ -58,10 +58,10 @@ extension Intake {
     }
   }
 
-  /// Whether a version that a query shows is taken: nothing is owed or doubtful of the record, no life of the name has ended,
-  /// and the version is newer than the base. It is if it has seen the base and more, and it is not if the base has seen it; of
-  /// others the server's clock tells. Tags have no order.
-  func stands(
+  /// Whether a version from a query is taken: the record has no pending change, open question or deletion, and the version is newer
+  /// than the base. It is newer if it has seen the base and more, and older if the base has seen it; if neither, the server's
+  /// clock decides. Change tags have no order.
+  func supersedesBase(
     _ arrival: Arrival, of id: RecordID, _ entry: RecordEntry?, _ base: LoadedVersion?, _ core: borrowing StoreCore
   ) throws -> Bool {
     let (block, unread) = core.projections.withLock { ($0.sync.openBlocks[id], $0.sync.unread[id]) }

@@ -1,9 +1,9 @@
-// Applies what the server says of one record: a version, a deletion, or that it does not have the record. Every path on
-// which a deleted record could come back leads through here.
+// Applies the server's word on one record: a version, a deletion, or that it has no such record. Every path on which a deleted
+// record could come back leads through here.
 //
-// Each change is gathered into a situation, decided by it (IntakeDecision.swift), and carried out: the events that follow
-// are appended in the transaction of the page or answer that brought the change. A version of a record with unsettled
-// mutations is stored only together with what becomes of them.
+// For each change the facts are gathered into a situation, a pure function decides (IntakeDecision.swift), and the resulting events
+// are appended in the transaction of the page or answer. If the record has pending changes, the same transaction settles or
+// merges them.
 
 import StrandlineSystem
 
@@ -14,18 +14,18 @@ package struct Intake {
 
   let source: Source
   let rules: ConflictRules
-  /// What the app declares of its types.
+  /// The app's declared types.
   let schema: Schema
   /// The page that brings the changes; nil for any other answer, whose versions do not wait for a parent.
   let page: PagePlace?
   /// The versions of this page that wait for their parent.
   var waiting: [RecordID: ShelvedVersion] = [:]
-  /// What the page lists without its fields.
+  /// The records that the page lists without their fields, and that this store lacks.
   var listing: [Listed.Item] = []
   var taken = TakenChanges()
   /// The resolvers' answers.
   var answers = ConflictAnswers()
-  /// The resolvers that have to be asked; then nothing of the transaction may stay.
+  /// The questions to ask resolvers; if there are any, the transaction is undone.
   var questions: [ConflictQuestion] = []
 
   package init(
@@ -37,11 +37,11 @@ package struct Intake {
     self.page = page
   }
 
-  /// Applies what the server says of a record, after the version of it that waits for its parent; or has it wait too. If
-  /// what this store has of the record is damaged, that record is held, and the page goes on.
+  /// Applies a change of a record, after a version of it that waited for its parent; or lets the change wait for its parent too. If
+  /// this store's events of the record are damaged, the record is held, and the page goes on.
   package mutating func apply(_ change: ServerChange, to core: inout StoreCore) throws {
     if try setsAside(change, &core) { return }
-    // A newer version that waits as well takes its place.
+    // If this version has to wait too, it replaces the one that waits.
     if try waits(change, core) { return }
     try show(change.id, &core)
     try applyGuarded(change, to: &core)
@@ -70,11 +70,11 @@ package struct Intake {
     }
   }
 
-  /// Applies a version that the server holds.
+  /// Applies a version that the server has.
   package mutating func apply(version server: ServerRecord, of id: RecordID, to core: inout StoreCore) throws {
     let entry = try core.projections.entry(id)
-    // One that brings what the transport has to have back, and that the base lacks, is stored although it is known; and so is the
-    // answer to a lookup, if what is here is damaged.
+    // A known version is stored again if it brings the archive that the transport needs back and the base lacks, or if it answers a
+    // lookup and this store's version is damaged.
     if let base = entry?.base, server.system.changeTag.equalsUTF8(base.changeTag),
       base.modifiedMilliseconds == server.system.modified?.milliseconds,
       try source != .lookup || readableBase(of: id, entry, core) != nil,
@@ -83,14 +83,14 @@ package struct Intake {
       taken.report.echoes += 1
       taken.touched.insert(id)
       try closeBlock(of: id, words: "the server agrees with this store", &core)
-      // The version that could not be read is the one that is here. The hold of an edit has its own reason.
+      // The version that could not be read is this store's base. A hold of an edit has another reason and stays.
       if source == .lookup, core.projections.held(id) == nil { try endHold(of: id, &core) }
       return
     }
     let base = try readableBase(of: id, entry, core)
     let lives = try knownBirths(of: id, created: server.system.created, entry, base, core)
     let arrival = Arrival(server, ancestor: base?.version, knownBirths: lives)
-    if source == .query, try !stands(arrival, of: id, entry, base, core) { return }
+    if source == .query, try !supersedesBase(arrival, of: id, entry, base, core) { return }
     replaceWriterIfCloned(arrival.version.stamp, &core)
     let decision = try versionSituation(of: id, arrival, entry, base, core).decide()
     if let question = decision.question {
@@ -104,19 +104,19 @@ package struct Intake {
   package mutating func apply(deletionOf id: RecordID, isConfirmed: Bool = false, to core: inout StoreCore) throws {
     let situation = try deletionSituation(of: id, isConfirmed: isConfirmed, core)
     try perform(situation.decide(), on: id, &core)
-    // A page of before says nothing of what was created since.
+    // A repeated page says nothing about a record that was created since.
     if !situation.isDoubtful, page?.isRepeated != true { try endHold(of: id, &core) }
   }
 
-  /// The server has nothing under the name, so there is nothing left to read.
+  /// The server has no record of the name: ends the hold of a version that could not be read.
   private func endHold(of id: RecordID, _ core: inout StoreCore) throws {
     guard let unread = core.projections.sync.unread[id], !unread.isShelved else { return }
     try core.append(.released(Released(id: id, lsn: .none)))
-    // The server refused an edit of it beside a version that is gone.
+    // An edit was held because of that version.
     if let held = core.projections.held(id) { try core.append(.released(Released(id: id, lsn: held.lsn))) }
   }
 
-  /// Applies that a full fetch did not show a record that was synced.
+  /// Applies that a full fetch did not show a synced record.
   private mutating func apply(_ unseen: ServerChange.Unseen, _ id: RecordID, to core: inout StoreCore) throws {
     let situation = try deletionSituation(of: id, isConfirmed: true, core)
     var again: LoadedVersion?
@@ -126,14 +126,14 @@ package struct Intake {
     try perform(situation.decide(unseen, again: again), on: id, &core)
   }
 
-  /// Applies the answer to a lookup that the server does not have a record. That closes a block and confirms a deletion;
-  /// whether a record that is held here was deleted, only the feed may say.
+  /// Applies the answer to a lookup that the server does not have a record. It closes an open question and confirms a doubtful
+  /// deletion. If this store has the record, only the feed can say that it was deleted.
   package mutating func apply(absenceOf id: RecordID, to core: inout StoreCore) throws {
     if let block = core.projections.sync.openBlocks[id], block.subject == .deletion {
       if block.lsn == .none {
         try apply(deletionOf: id, isConfirmed: true, to: &core)
       } else if try core.projections.entry(id)?.base?.version == block.lsn {
-        // No tombstone says that its lives were deleted.
+        // A full fetch, and no tombstone, had put it in question.
         try apply(.removedUnlessEdited, id, to: &core)
       }
     }
@@ -149,21 +149,20 @@ package struct Intake {
     }
   }
 
-  /// Holds a record that cannot be read. The token moves past it, so it is looked up. If its bytes came with the answer to
-  /// a lookup too, or the server refuses to show it, it is not asked for any more: it is read again when another version comes, a
-  /// person releases it, or this program is a newer one. Only where the feed has said that it is deleted is it asked for in each
-  /// run: no page will say so again.
+  /// Holds a record that cannot be read. The token moves past it, so it is looked up. If the lookup brings the same bytes, or the
+  /// server refuses to show it, it is not asked for again: it is read when another version arrives, a person releases it, or the
+  /// program is a newer one. Only if the feed has said that it is deleted, each cycle looks it up: no page will say so again.
   private mutating func hold(
     _ id: RecordID, _ error: CloudError, asksAgain: Bool, _ core: inout StoreCore
   ) throws {
     let mayBeGone = core.projections.sync.openBlocks[id]?.subject == .deletion
-    // The same refusal once more is no news.
+    // The same refusal is not logged twice.
     if mayBeGone, let held = core.projections.sync.unread[id], held.code == error.code.rawValue,
       held.words == error.reason
     {
       return
     }
-    // It may be a page that could not show it, and then the lookup.
+    // Counted once, though a page and then a lookup may both fail to show it.
     if core.projections.sync.unread[id] == nil { taken.report.held += 1 }
     taken.touched.insert(id)
     try core.append(
@@ -198,7 +197,7 @@ package struct Intake {
     edit?.ancestor = try ancestor(acknowledged, stamp, entry, base, core)
     let deletion = try core.projections.deletion(id)
     var deadLives = deletion?.births ?? []
-    // A stamp that has both names has those of two lives: another device has begun one under the name of a tool's record.
+    // A stamp with both births has two lives: another device has created a record under the name of one that a tool had created.
     if let created = arrival.system.created?.milliseconds, !arrival.isOfUnstampedLife {
       deadLives = FirstLife(created: created).dead(stamp.births, with: deadLives)
     }
@@ -224,7 +223,7 @@ package struct Intake {
       namesCopy: isOlder && namesCopy(stamp, core))
   }
 
-  /// What the mutation of this store wrote that a version contains, if the record was deleted here since.
+  /// The version that this store's included mutation wrote, if the record was deleted here since.
   private func includedVersion(
     _ included: LSN?, _ entry: RecordEntry?, _ core: borrowing StoreCore
   ) throws -> Version? {
@@ -233,9 +232,9 @@ package struct Intake {
     return try LoadedVersion(event, at: included)?.version
   }
 
-  /// The newest mutation of this store that a version contains and that is part of the unsettled edit; `.none` if the base has
-  /// them all. A log that was put back knows the first and the newest of those that it owes, and not which between the two
-  /// was sent: one that the edit has a field of, or that the version names.
+  /// The newest mutation of this store that a version contains and that is part of the pending edit; `.none` if the base has them
+  /// all. After a restore from backup the log does not say which of the pending mutations were sent, so each that has a field in the
+  /// edit, or that the version names, is checked.
   private func acknowledged(
     in stamp: Stamp, _ id: RecordID, _ entry: RecordEntry?, _ edit: PendingEdit?, _ included: LSN?,
     _ core: borrowing StoreCore
@@ -252,14 +251,13 @@ package struct Intake {
     return max(included ?? .none, found ?? .none)
   }
 
-  /// The version from which the unsettled edit and an arriving version were both made.
+  /// The common ancestor of the pending edit and an arriving version.
   private func ancestor(
     _ acknowledged: LSN, _ arrived: Stamp, _ entry: RecordEntry?, _ base: LoadedVersion?, _ core: borrowing StoreCore
   ) throws -> (lsn: LSN, version: Version)? {
     guard let pending = entry?.pending, !pending.isDeletion else { return nil }
-    // A mutation of this store that the server has, and whose answer was lost, is what both sides went on from. Of those
-    // that a copy of this log may have sent, compaction may have removed the first: then it is not known any more. By an
-    // older version what came between would be counted twice.
+    // If the server has a mutation of this store whose answer was lost, that is the ancestor. If a copy of this log sent it,
+    // compaction may have removed it here: then the ancestor is not known. An older one would count changes twice.
     if acknowledged != .none, acknowledged != pending.newest {
       guard let event = try core.source.eventIfKept(at: acknowledged),
         let version = try LoadedVersion(event, at: acknowledged)?.version
@@ -272,8 +270,8 @@ package struct Intake {
     return (known.version, base.version)
   }
 
-  /// The version that a change of the server's is compared with. One that is damaged here keeps no sound version out, nor a deletion,
-  /// unless something unsettled was made from it.
+  /// The base, to compare a change of the server's with. A damaged base counts as none, so that it does not keep a good version or a
+  /// deletion out, unless a pending change was made from it.
   private func readableBase(
     of id: RecordID, _ entry: RecordEntry?, _ core: borrowing StoreCore
   ) throws -> LoadedVersion? {
@@ -284,13 +282,13 @@ package struct Intake {
     }
   }
 
-  /// The newest unsettled mutation, if it is an edit.
+  /// The newest pending mutation, if it is an edit.
   private func pendingEdit(of id: RecordID, _ entry: RecordEntry?, _ core: borrowing StoreCore) throws -> PendingEdit? {
     guard let pending = entry?.pending, !pending.isDeletion else { return nil }
     var loaded = try core.load(pending.newest, of: id)
     // The app may have saved it while this device's clock was ahead.
-    let disbelieved = loaded.version.stamp.clamp(toModified: core.knownServerMilliseconds)
-    return PendingEdit(lsn: pending.newest, loaded: loaded, disbelieved: disbelieved)
+    let unclampedStamps = loaded.version.stamp.clamp(toModified: core.knownServerMilliseconds)
+    return PendingEdit(lsn: pending.newest, loaded: loaded, unclampedStamps: unclampedStamps)
   }
 
   private func deletionSituation(
@@ -312,19 +310,19 @@ package struct Intake {
     return situation
   }
 
-  /// Whether a deletion that the feed shows is later than a creation that a request may have carried before. In a fetch from the
-  /// beginning it may be of an earlier life of the name, and says nothing of an upload, unless this store has made the zone.
+  /// Whether a deletion in the feed must be later than a creation that this store may have sent. In a full fetch it may be of an
+  /// earlier record of that name, unless this store has created the zone.
   private func isAfterCreations(_ zone: ZoneID, _ core: borrowing StoreCore) -> Bool {
     source == .delta || (source == .fullFetch && core.projections.sync.zones[zone]?.isNew == true)
   }
 
-  /// The newest of some mutations of this store that a version contains, even if no answer acknowledged it: the version's
-  /// `seen` names it or a later one, or the version is of the life that it began.
+  /// The newest of some mutations of this store that a version contains, also without an acknowledgement: the version's `seen` names
+  /// it or a later one, or it created the version's record.
   private func newestIncluded(in stamp: Stamp, of lsns: [LSN], _ core: borrowing StoreCore) throws -> LSN? {
     let sync = core.projections.sync
     let end = core.projections.appliedLSN
     return try lsns.last { mutation in
-      // A log that was restored has the mutation and not the later one of the same tenure, which was made from it.
+      // A restored log has the mutation, and not the later one of the same tenure that was made from it.
       let tenure = sync.tenure(of: mutation)
       let isSeen = stamp.seen.values.contains {
         $0.lsn >= mutation && ($0.tenure == tenure || sync.owns($0.lsn, tenure: $0.tenure, upTo: end))
@@ -333,16 +331,17 @@ package struct Intake {
     }
   }
 
-  /// Whether a mutation of this store began one of some lives. `seen` keeps one tenure a writer, so it does not name a creation
-  /// that a copy of this store has sent and has edited under the same writer ID.
+  /// Whether a mutation of this store created a record with one of these births. `seen` has one tenure a writer, so it may not name
+  /// a creation that a copy of this store has sent and edited under the same writer ID.
   private func began(_ births: Set<Birth>, at lsn: LSN, _ core: borrowing StoreCore) throws -> Bool {
     guard case .saved(let saved)? = try core.source.eventIfKept(at: lsn), saved.isCreation else { return false }
     return !saved.births.isDisjoint(with: births)
   }
 
-  /// A tombstone does not say which life it ended. It is doubtful if the base came after the token in the request for the
-  /// page, if the page was there before, if this full fetch has shown the base, if an earlier life of the name has ended already, or if this store wants to delete the base, which would be settled
-  /// by it. Of a name without a base it is doubtful if it could end a creation that a request may have carried.
+  /// A tombstone does not say which record of a name it ended, so it may be of an earlier one. It is doubtful if the base is newer
+  /// than the request's token, if the page is repeated, if this full fetch has shown the base, if an earlier record is known to be
+  /// deleted, or if this store's own deletion would be settled by it. Without a base: if it could end a creation that may have
+  /// been sent.
   private func isDoubtfulDeletion(of id: RecordID, _ entry: RecordEntry?, _ core: borrowing StoreCore) throws -> Bool {
     guard let entry else { return false }
     if let base = entry.base {
@@ -354,13 +353,13 @@ package struct Intake {
       return false
     }
     guard let known = try core.projections.deletion(id) else { return false }
-    // An entry may have no births: of a life that a full fetch showed as deleted they are not known. The deletion that is owed
-    // from here, and nothing else, ended no earlier life.
+    // An entry may have no births: those of a record that only a full fetch showed as deleted are not known. If this store's pending
+    // deletion is the only one known, no earlier record was deleted.
     guard let provisional = known.provisional else { return true }
     return !known.births.subtracting(provisional).isEmpty
   }
 
-  /// The lives that this log knows under a name and a creation time.
+  /// The births that this log knows of a name's record with this creation time.
   private func knownBirths(
     of id: RecordID, created: Touch?, _ entry: RecordEntry?, _ base: LoadedVersion?, _ core: borrowing StoreCore
   ) throws -> Set<Birth>? {
@@ -377,7 +376,7 @@ package struct Intake {
   private mutating func perform(_ decision: IntakeDecision, on id: RecordID, _ core: inout StoreCore) throws {
     taken.report.add(decision.counts)
     if !decision.steps.isEmpty { taken.touched.insert(id) }
-    // The version that was stored, and what the server has now: that, or nothing.
+    // The event of the stored version, and that of the server's current state: the version or a deletion.
     var (version, server) = (LSN.none, LSN.none)
     for step in decision.steps {
       switch step {
@@ -406,7 +405,7 @@ package struct Intake {
             Deleted(id: id, births: births, base: version, time: core.tick(), tenure: core.tenure, cause: cause)))
       case .giveUp(let lsn, let words):
         for child in try core.pendingBelow(id, deletedAt: lsn) {
-          let words = "it is below '\(id)', which lives again"
+          let words = "it is below '\(id)', which was restored"
           try core.append(.settled(Settled(id: child.id, lsn: child.lsn, outcome: .discarded, words: words)))
           taken.touched.insert(child.id)
         }
@@ -432,8 +431,8 @@ package struct Intake {
     _ id: RecordID, _ core: inout StoreCore
   ) throws {
     var version = version
-    // What this store wrote under an earlier writer ID is part of the version, and its own name will not say so: to a copy of
-    // the store, which has the same change pending, nothing else says that it is in there.
+    // The edit may have been written under an earlier writer ID of this store. `seen` must name it: a copy of the store with the
+    // same pending change has no other way to see that it is included.
     if let own = edit.loaded.own, let author = core.projections.sync.author(of: edit.lsn), author != core.writer {
       version.stamp.joinSeen([author: Seen(lsn: edit.lsn, tenure: own.tenure, time: own.time)])
     }
@@ -445,32 +444,32 @@ package struct Intake {
           tenure: core.tenure, rule: rule, words: words)))
   }
 
-  /// Closes the record's block, if it has one. Only the answer to a lookup can.
+  /// Closes the record's open question, if it has one. Only the answer to a lookup can.
   func closeBlock(of id: RecordID, words: String, _ core: inout StoreCore) throws {
     guard source == .lookup, core.projections.sync.openBlocks[id] != nil else { return }
     try core.append(.blocked(Blocked(id: id, subject: .version, births: [], consequence: .none, words: words)))
   }
 
-  /// Draws a new writer ID if the version names a mutation of this writer that this log does not have: the log was
-  /// restored or cloned, and another copy of it goes on writing under the old ID.
+  /// Draws a new writer ID if the version names a mutation of this writer that this log does not have: the log was restored or
+  /// cloned, and another copy still writes under the old ID.
   private func replaceWriterIfCloned(_ stamp: Stamp, _ core: inout StoreCore) {
     let sync = core.projections.sync
     guard let seen = stamp.seen[core.writer] else { return }
     if !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN) { core.renameWriter() }
   }
 
-  /// Whether a version names a mutation that is not of this log, under the writer number of what is owed and after it. The log
-  /// that wrote it has its beginning in common with this one, and nothing says up to where.
+  /// Whether a version names a mutation that is later than the pending one and under its writer ID, but not of this log. A copy of
+  /// this log wrote it; how much both logs have in common is not known.
   private func mayBeOfCopy(_ stamp: Stamp, _ pending: Pending, _ core: borrowing StoreCore) -> Bool {
     let sync = core.projections.sync
-    // What a merge has carried on is as old as the mutation that it was made from.
+    // `since`: a merged change is as old as the mutation that it was made from.
     guard let writer = sync.tenures.last(where: { $0.first <= pending.since })?.writer, let seen = stamp.seen[writer]
     else { return false }
     return seen.lsn >= pending.since
       && !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN)
   }
 
-  /// Whether a version names a mutation under a writer number of this log's, now or before, that is not of this log.
+  /// Whether a version names a mutation under a present or earlier writer ID of this log that is not of this log.
   ///
   /// - Complexity: O(tenures): asked only of a version that is older than the base by the server's clock or by what it includes.
   func namesCopy(_ stamp: Stamp, _ core: borrowing StoreCore) -> Bool {
@@ -483,7 +482,7 @@ package struct Intake {
 }
 
 extension StoreCore {
-  /// Appends a version as the first one of a life that begins with it.
+  /// Appends a version as a new record.
   mutating func create(_ loaded: LoadedVersion, _ id: RecordID) throws {
     let time = tick()
     var version = loaded.version
@@ -505,7 +504,7 @@ extension StoreCore {
 }
 
 extension StoreCore {
-  /// An answer has shown that a zone is not what it was. What the app has asked for about it meanwhile counts.
+  /// Sets a zone aside as lost, unless the app has erased it meanwhile.
   fileprivate mutating func appendLoss(of zone: ZoneID, _ reason: ZoneLoss, words: String) throws {
     guard projections.sync.zones[zone]?.isErased != true else { return }
     try append(.zoneChanged(.lost(zone, reason, words: words)))

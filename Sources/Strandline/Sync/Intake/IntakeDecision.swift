@@ -1,63 +1,63 @@
-// What follows from one change that the server says of one record. Pure: from a situation, gathered by Intake, to the
-// events that Intake appends, in their order.
+// Decides what follows from one change of one record at the server. Pure: a situation, which Intake gathers, becomes the events that
+// Intake appends, in order.
 //
-// A life is what one explicit creation of a name began (its birth). A version is dead if all its lives were deleted.
+// A record may be deleted and created again under its name. Each creation begins a life, identified by its birth. A version is dead
+// if all its lives were deleted.
 
 import StrandlineSystem
 
-/// The events that follow from a change, in order, and what the cycle's report counts.
+/// The events that follow from a change, in order, and the counts for the cycle's report.
 struct IntakeDecision {
   enum Step {
     /// Append the version that arrived. It becomes the record's base.
     case store(Arrival)
     /// Append that these lives have ended at the server.
     case endLives(Set<Birth>, FetchedDelete.Reason)
-    /// Append that a mutation, and every earlier one of the record, is not owed any more.
+    /// Append that a mutation, and every earlier one of the record, is not pending any more.
     case settle(LSN, Outcome)
-    /// Append a deletion of the version that was stored, to be sent with its tag.
+    /// Append a deletion of the stored version, to be sent with its change tag.
     case deleteAgain(Set<Birth>)
     /// Append that a mutation, and every earlier one of the record, will never be sent, and why.
     case refuse(LSN, code: StrandlineError.Code, words: String)
-    /// Append that a rule of the app's gives up a mutation, and every earlier one of the record.
+    /// Append that a rule of the app discards a mutation, and every earlier one of the record.
     case giveUp(LSN, words: String)
-    /// Append that a mutation met what the server has, and which of the two lost, field by field.
+    /// Append that a mutation conflicted with the server's version, and which side lost each field.
     case tell(LSN, ancestor: LSN, [Conflicted.Field], rule: String, words: String)
-    /// Append what an unsettled edit and the version that was stored merge to.
+    /// Append the merge of a pending edit and the stored version.
     case merge(Version, dirty: Set<String>, of: PendingEdit, rule: String, words: String)
-    /// Append the edit as the first version of a life that begins with it, in the place of the version that was stored, if one was.
+    /// Append the edit as the first version of a new life, in place of the stored version, if there is one.
     case revive(PendingEdit, words: String)
-    /// Append the version as the first one of a life that begins with it.
+    /// Append the version as the first one of a new life.
     case create(LoadedVersion)
-    /// Append the version as an edit of the one that was stored.
+    /// Append the version as an edit of the stored one.
     case restore(LoadedVersion, dirty: Set<String>)
-    /// Append that the change was not applied, and what has to be asked because of it.
+    /// Append an open question: the change was not applied, and the event says what to ask the server.
     case block(Blocked)
-    /// Close the record's block, if it has one.
+    /// Close the record's open question, if it has one.
     case closeBlock(words: String)
-    /// Freeze the record's zone.
+    /// Set the record's zone aside as lost.
     case loseZone(words: String)
   }
 
   var steps: [Step] = []
   var counts = SyncReport()
-  /// A resolver has to be asked before it can be decided what follows; then there are no steps.
+  /// The question to a resolver, which has to be answered first; then there are no steps.
   var question: ConflictQuestion?
 }
 
-/// The newest unsettled mutation of a record, if it is an edit.
+/// The newest pending mutation of a record, if it is an edit.
 struct PendingEdit {
   let lsn: LSN
   /// Its version; times from the future are clamped.
   var loaded: LoadedVersion
-  /// The stamps that were clamped, as they were.
-  var disbelieved: [String: FieldStamp] = [:]
-  /// The version of the server that it was made from, or the newest of this store's mutations that was found in the arrival;
-  /// nil if neither is known.
+  /// The original stamps of the fields whose stamps were clamped.
+  var unclampedStamps: [String: FieldStamp] = [:]
+  /// The server's version that it was made from, or this store's newest mutation that the arrival contains; nil if neither is known.
   var ancestor: (lsn: LSN, version: Version)?
 
   var version: Version { loaded.version }
 
-  /// That all of it is lost which came after a mutation that the server has.
+  /// The report that everything in it after a mutation that the server has is lost.
   func lost(after acknowledged: LSN, by rule: String, words: String = "") -> IntakeDecision.Step {
     let names = loaded.dirty.filter { $0.value > acknowledged }.keys.sorted { $0.precedesByUTF8($1) }
     return .tell(
@@ -66,12 +66,12 @@ struct PendingEdit {
   }
 }
 
-/// All that the decision about a version depends on.
+/// The facts for the decision about a version.
 struct VersionSituation {
   let id: RecordID
   let source: Intake.Source
   let arrival: Arrival
-  /// What this store holds under the name.
+  /// This store's record of the name.
   let entry: RecordEntry?
   /// The values of its base, as other devices know it.
   let base: LoadedVersion?
@@ -81,37 +81,37 @@ struct VersionSituation {
   let deadLives: Set<Birth>
   /// There is no base, and a life of the name has ended.
   let wasDeleted: Bool
-  /// The newest unsettled mutation of this store that the version contains.
+  /// The newest pending mutation of this store that the version contains.
   let included: LSN?
-  /// What that mutation wrote, if compaction has left it.
+  /// The version that it wrote, unless compaction has removed it.
   let includedVersion: Version?
-  /// A deletion above it took the record along here, and another device has put it elsewhere.
+  /// This device deleted the record with its parent, and another device has moved it to another one.
   let isMovedAway: Bool
-  /// The newest mutation of this store that was found in the version and that is part of the unsettled edit; `.none` if there is none.
+  /// The newest mutation of this store that the version contains and that is part of the pending edit; `.none` if there is none.
   let acknowledged: LSN
-  /// The newest unsettled mutation, if it is an edit.
+  /// The newest pending mutation, if it is an edit.
   let edit: PendingEdit?
   /// The rules of the arrival's type.
   let rules: TypeRules
-  /// What becomes of the edit when its record was deleted, by the rules of its own type.
+  /// The rule of the edit's type for an edit of a deleted record.
   let editRule: DeletionRule
-  /// Who writes a value that is neither side's.
+  /// The writer of merged values that are neither side's.
   let writer: WriterID
-  /// What resolvers have answered.
+  /// The resolvers' answers so far.
   let answers: ConflictAnswers
   /// Answer to a lookup: the base is a mutation of this store that the server acknowledged, and the version lacks it.
   let lacksAcknowledged: Bool
-  /// The feed has shown this very version, and what it means was left to the answer to a lookup.
+  /// The feed has shown this very version, and the decision was left to the answer to this lookup.
   let isWhatFeedShows: Bool
-  /// A person has decided that what is here goes up again, whatever the server has of it.
+  /// The user chose this device's copy: upload it again, whatever the server has.
   let sendsAgain: Bool
   /// A request may have carried the edit, and its answer is not known.
   let mayHaveArrived: Bool
-  /// It names a mutation that a copy of this log wrote under the writer number of the edit, and that came after the edit or
-  /// what it was merged from: the copy may have sent those.
+  /// The version names a mutation that a copy of this log wrote under the edit's writer ID, later than the edit or its source. So the
+  /// copy may have sent the edit.
   let mayBeOfCopy: Bool
-  /// It is older than the base by the server's clock or by what it includes, and a copy of this log wrote it, or what it was made
-  /// from, under this log's writer number: which of two mutations is the later does not follow from their LSNs.
+  /// The version seems older than the base, but a copy of this log wrote it, or an ancestor of it, under this log's writer ID. Then LSNs
+  /// do not say which mutation is later.
   let namesCopy: Bool
 
   private var births: Set<Birth> { arrival.version.stamp.births }
@@ -119,7 +119,7 @@ struct VersionSituation {
   /// The version continues no life of the base.
   private var endsBase: Bool { base.map { $0.version.stamp.births.isDisjoint(with: births) } ?? false }
 
-  /// How the version compares with the base by what both have seen.
+  /// How the version compares with the base by their `seen` sets.
   private var age: VersionAge {
     guard let base, !endsBase else { return .unknown }
     return VersionAge(
@@ -127,25 +127,25 @@ struct VersionSituation {
       wasModifiedAfter: wasModifiedAfter)
   }
 
-  /// The version has seen less than the base: an old page, or a server that went back in time.
+  /// The version has seen less than the base: an old page, or a server that went back to an older state.
   private var isStale: Bool {
     guard let entry, base != nil, !endsBase else { return false }
-    // Created anew at the server since: then a lookup shows no older version of the base.
+    // With another creation time it is another record of the name, and no older version of the base.
     if source == .lookup {
       return age == .older && arrival.system.created?.milliseconds == entry.base?.createdMilliseconds
     }
-    // An old page shows a record that the server has lost and got again since.
+    // The base was created later: the page shows a record that the server has replaced since.
     if let created = arrival.system.created?.milliseconds, let begun = entry.base?.createdMilliseconds, created < begun
     {
       return true
     }
-    // Where what they have seen does not tell, the server's clock has a page looked up.
+    // If the stamps do not decide, the server's clock makes a page doubtful enough for a lookup.
     return age == .older || (age == .unknown && wasModifiedBefore)
   }
 
-  /// The answer to a lookup was modified before the base, and has not seen it. If neither has seen the other, the feed says
-  /// which stands; if it shows the same, the server's clock was set back. A deleted life that both show in the place of
-  /// another one is that of a server that was put back.
+  /// The answer to a lookup was modified before the base, and has not seen it. If neither has seen the other, the feed decides; if it
+  /// shows the same version, the server's clock was set back, and the answer counts. But if both show a deleted life in place of
+  /// another, the server was restored from a backup.
   private var isOlderAnswer: Bool {
     source == .lookup && wasModifiedBefore && age != .newer && !(isWhatFeedShows && !(isDead && endsBase))
   }
@@ -167,45 +167,45 @@ struct VersionSituation {
     return modified < known
   }
 
-  /// A life that this log has not met, under a name that it has: the record was deleted and created anew elsewhere, or an
-  /// old page shows a life that ended before this store existed. A page cannot tell which; a lookup can.
+  /// A life that this log does not know, under a name that it knows: the record was deleted and created again elsewhere, or an old
+  /// page shows a life that ended before this store existed. Only a lookup can say which.
   private var isUnknownLife: Bool {
     guard source != .lookup else { return false }
     if base != nil { return included == nil && endsBase }
-    // Even for a creation of this store: a tombstone that may have been older than it was not applied, so an old page
-    // could show the record again when it is gone.
+    // Also for a life that this store created: its tombstone may have been dropped as doubtful, so an old page could bring the deleted
+    // record back.
     return wasDeleted
   }
 
-  /// What follows from the version. The first line that applies decides.
+  /// Decides about the version. The first line that applies decides.
   ///
-  /// | the version | what follows |
+  /// | the version | decision |
   /// | --- | --- |
-  /// | is of deleted lives alone, the app sees no record, and it was moved out of what was deleted above it | it lives |
-  /// | is of deleted lives alone, and the app sees no record | the deletion stands: looked up, then deleted again |
-  /// | has seen less than the base, and a person lets this store's side stand | becomes the base, and what is here is sent over it |
-  /// | has seen less than the base | from a page: looked up; from a lookup: dropped, or the zone went back in time |
-  /// | is an older answer of another life, and a person lets this store's side stand | what is here is sent in its place |
-  /// | is an answer that is older than the base, and not what the feed shows | dropped; the feed says which stands |
-  /// | is of a life that was not met before, from a page | looked up |
-  /// | is of deleted lives alone, and was created after what the app sees | that has ended, and the deletion stands |
-  /// | meets nothing unsettled | becomes the base |
-  /// | meets a deletion of another life | becomes the base, and the deletion is over |
-  /// | meets an edit | as `decide(against:)` says |
+  /// | is dead, the app sees no record, and another device has moved it to another parent | it is restored |
+  /// | is dead, and the app sees no record | looked up, then deleted again at the server |
+  /// | has seen less than the base, and a person chose this store's side | becomes the base; this store's record is sent over it |
+  /// | has seen less than the base | from a page: looked up; from a lookup: dropped, or the zone is lost (the server went back) |
+  /// | is an older answer of another life, and a person chose this store's side | this store's record is sent in its place |
+  /// | is an answer older than the base, and not the version that the feed shows | dropped; the feed decides |
+  /// | is of an unknown life, from a page | looked up |
+  /// | is dead, and was created after the record that the app sees | the app's record ends, and the version is deleted again |
+  /// | meets no pending change | becomes the base |
+  /// | meets a deletion of another life | becomes the base, and the deletion is dropped |
+  /// | meets an edit | see `decide(against:)` |
   func decide() -> IntakeDecision {
     if isDead, entry?.view == nil { return decideDead() }
     if isStale { return decideStale() }
     if base == nil, source != .lookup, wasModifiedBefore {
-      return blocking("an older version than the one that is damaged here", .lookup)
+      return blocking("an older version than this store's, which is damaged", .lookup)
     }
     if isOlderAnswer { return sendsAgain && endsBase ? decideToSendAgain() : IntakeDecision() }
     if isUnknownLife {
-      return blocking("another life of a name whose last one has not been seen to end", .lookup)
+      return blocking("another life of a name whose last one is not known to be deleted", .lookup)
     }
     if isReturned { return decideReturned() }
     if let edit { return decide(against: edit) }
     guard let pending = entry?.pending else { return decideUnopposed() }
-    // The server holds another life than the one that was deleted here, or one more: that one lives.
+    // The server has a life that was not deleted here: it lives on.
     return IntakeDecision(steps: [.store(arrival), .settle(pending.newest, .superseded)])
   }
 
@@ -229,7 +229,7 @@ struct VersionSituation {
           .giveUp(pending.newest, words: words),
         ])
       }
-      // The deletion stands, on the version that the server holds now, and of all the lives that it saw.
+      // The deletion is sent again, for the server's present version and all lives that it has seen.
       var decision = IntakeDecision(steps: [.store(arrival)])
       if !edited.isEmpty {
         decision.steps.append(
@@ -245,27 +245,27 @@ struct VersionSituation {
     return deletingAgain()
   }
 
-  /// The fields that another device has edited: those in which the version differs from the newest that this store knows to be
-  /// part of it, in the order of their names.
+  /// The fields that another device has edited, in the order of their names: those that differ from the newest version that this store
+  /// knows to be part of it.
   private var editedFields: [String] {
     let known = (includedVersion ?? base?.version)?.fields ?? [:]
     return Set(known.keys).union(arrival.version.fields.keys)
       .filter { known[$0] != arrival.version.fields[$0] }.sorted { $0.precedesByUTF8($1) }
   }
 
-  /// The newest mutation of this store that the version, or what came before it, has of the edit.
+  /// The newest mutation of the edit that the version, or the base, contains.
   private var known: LSN { max(acknowledged, entry?.base?.content ?? .none) }
 
-  /// The record does live at the server, with dead lives alone: it is deleted there, with the tag that it has now.
+  /// The server's record has only dead lives: it is deleted there, with its present change tag.
   private func deletingAgain() -> IntakeDecision {
     var decision = blocking("the server still holds a deleted record", .deleteAgain)
     decision.steps += [.store(arrival), .deleteAgain(births)]
     return decision
   }
 
-  /// The version is dead, the base lives, and the server's record was created after that of the base: what the app sees has lost
-  /// its place to a life that was deleted before. (An older one is that of a server that was put back.) An edit of another life
-  /// than the base's is not what the app sees of that.
+  /// The version is dead, the base lives, and the server's record was created after the base: a deleted life has replaced the record
+  /// that the app sees. (With an earlier creation time, the server was restored from a backup.) A pending edit counts only if it
+  /// is of the base's lives.
   private var isReturned: Bool {
     guard isDead, let lives = base?.version.stamp.births, !lives.isSubset(of: deadLives),
       let begun = entry?.base?.createdMilliseconds, let created = arrival.system.created?.milliseconds, created > begun
@@ -273,10 +273,10 @@ struct VersionSituation {
     return edit.map { included == nil && $0.version.stamp.births.isSubset(of: lives) } ?? true
   }
 
-  /// The life of the base has ended, and an edit of it ends with it, or goes up as another life where edits revive.
+  /// The life of the base has ended. An edit of it ends too, or is sent as a new life if the type's edits win over deletions.
   private func decideReturned() -> IntakeDecision {
     guard source == .lookup else {
-      return blocking("a version of a deleted life under a name that lives again here", .lookup)
+      return blocking("a version of a deleted life under a name that is in use again here", .lookup)
     }
     var decision = endingBase()
     if let edit, editRule == .editRevives {
@@ -302,10 +302,10 @@ struct VersionSituation {
   private func decideStale() -> IntakeDecision {
     if sendsAgain { return decideToSendAgain() }
     guard source == .lookup else {
-      return blocking("an older version than the one that is known here", .lookup)
+      return blocking("an older version than this store's", .lookup)
     }
-    // A lookup shows no old page. An answer that lacks what the server acknowledged to this store means that the server
-    // went back in time; one that lacks what other devices wrote may come from a replica that lags.
+    // If a lookup lacks a mutation that the server acknowledged to this store, the server went back to an older state. If it lacks
+    // only changes of other devices, a replica may lag.
     guard lacksAcknowledged else { return IntakeDecision() }
     var decision = blocking(
       "the server answers with an older version than it once acknowledged", .none, lacking: entry?.base?.version)
@@ -315,8 +315,7 @@ struct VersionSituation {
     return decision
   }
 
-  /// The server has an older version than this store, and a person has decided for this store's: it is sent again, as a change of
-  /// what the server has.
+  /// The server has an older version, and a person chose this store's side: its record is sent again, as a change of the server's.
   private func decideToSendAgain() -> IntakeDecision {
     var decision = IntakeDecision(steps: [.store(arrival)])
     decision.counts.fetchedSaves = 1
@@ -333,7 +332,7 @@ struct VersionSituation {
     return decision
   }
 
-  /// The record has no unsettled mutation.
+  /// The record has no pending change.
   private func decideUnopposed() -> IntakeDecision {
     var decision = endsBase ? endingBase() : IntakeDecision()
     decision.steps.append(.store(arrival))
@@ -341,29 +340,29 @@ struct VersionSituation {
     return decision
   }
 
-  /// What follows from a version that meets an unsettled edit. The first line that applies decides.
+  /// Decides about a version that meets a pending edit. The first line that applies decides.
   ///
-  /// | the version | what follows |
+  /// | the version | decision |
   /// | --- | --- |
   /// | is of a deleted life, from a page; the edit is of another | looked up |
-  /// | is of one of the edit's lives, and not of the base's | the base's life has ended, and the edit goes on without it |
-  /// | is of a life that took the place of the edit's | the edit ends with its life, or goes on in the new one where edits revive |
+  /// | is of one of the edit's lives, and not of the base's | the base's life has ended; the edit goes on without it |
+  /// | is of a life that replaced the edit's | the edit ends with its life, or goes on in the new one if edits win over deletions |
   /// | contains the edit | the edit is settled |
-  /// | is of the life whose place the edit's took | the edit is sent in its place |
+  /// | is of the life that the edit's replaces | the edit is sent in its place |
   /// | is of another type | the edit is refused |
-  /// | is of the same life, or both began one under the name | they are merged by the rules of the type |
+  /// | is of the same life, or both sides created one under the name | merged by the rules of the type |
   private func decide(against edit: PendingEdit) -> IntakeDecision {
     let ours = edit.version.stamp.births
     let isOtherLife = ours.isDisjoint(with: births)
     let isUnknown = isOtherLife && included == nil
     if isUnknown, isDead, source != .lookup {
-      return blocking("a version of a deleted life under a name that lives again here", .lookup)
+      return blocking("a version of a deleted life under a name that is in use again here", .lookup)
     }
     if !isOtherLife, included != edit.lsn, endsBase, let ended = base?.version.stamp.births,
       !ours.isDisjoint(with: ended)
     {
       guard source == .lookup else {
-        return blocking("one life of a name of which another one has not been seen to end", .lookup)
+        return blocking("one life of a name while another one is not known to be deleted", .lookup)
       }
       var edited = edit
       edited.loaded.version.stamp.births.subtract(ended)
@@ -372,7 +371,7 @@ struct VersionSituation {
     return decide(against: edit, IntakeDecision())
   }
 
-  /// The same, of a version that leaves each life of the edit as it is, or takes the place of all.
+  /// The rest of the table: the version keeps each life of the edit, or replaces all.
   private func decide(against edit: PendingEdit, _ begun: IntakeDecision) -> IntakeDecision {
     let ours = edit.version.stamp.births
     let isOtherLife = ours.isDisjoint(with: births)
@@ -381,14 +380,14 @@ struct VersionSituation {
     if isUnknown, !isDead, endsBase, let base {
       decision = endingBase()
       if ours.isSubset(of: base.version.stamp.births), rules.deletion == .editRevives {
-        // Another edit, or the app, has begun the new life: this one goes on in it.
+        // The edit goes on in the new life, which another revived edit, or the app, has begun.
         var edited = edit.loaded
         edited.version.stamp.births = births
         decision.steps.append(.store(arrival))
         return decideConflict(PendingEdit(lsn: edit.lsn, loaded: edited, ancestor: nil), decision)
       }
       if ours.isSubset(of: base.version.stamp.births) {
-        // The edit is of the life that has ended: it ends with it, and is never sent into the other.
+        // The edit ends with its life, and is never sent into the other one.
         decision.steps += [
           edit.lost(after: known, by: Conflicted.deletionRule), .settle(edit.lsn, .deletedOnServer), .store(arrival),
         ]
@@ -396,17 +395,17 @@ struct VersionSituation {
         return decision
       }
     }
-    // A version that still has a life that was not deleted lives on beside the edit's.
+    // Only a dead version is replaced; one with a living life is merged with the edit's.
     let takesItsPlace = isOtherLife && isDead
     if included != edit.lsn, !takesItsPlace, edit.version.type != arrival.version.type {
-      // Two devices gave one name to records of two types. The fields of both in one record would be neither, and the
-      // server keeps the type of a record that lives: the one that it has stays.
+      // Two devices used one name for records of two types, which cannot be merged. The server does not change a record's type, so its
+      // record stays.
       decision.steps += [
         .refuse(
           edit.lsn, code: .typeMismatch,
           words:
             "the server holds '\(id)' as a '\(arrival.version.type)', which cannot become a '\(edit.version.type)'; "
-            + "delete it and create it anew, or save under another name"),
+            + "delete it and create it again, or save under another name"),
         .store(arrival), edit.lost(after: known, by: Conflicted.typeRule),
       ]
       decision.counts.blocked = 1
@@ -419,8 +418,8 @@ struct VersionSituation {
       if included == edit.lsn { return decision }
     }
     if takesItsPlace {
-      // The life that ended here is still at the server, perhaps edited: the one that began here takes its place. It has
-      // seen what it replaces: an older version of itself that an old page shows is recognized by that.
+      // The server still has the life that ended here, perhaps edited: the new one replaces it. It joins the old one's `seen`, so that
+      // an old page's version is recognized as older.
       var version = edit.version
       version.stamp.joinSeen(arrival.version.stamp.seen)
       decision.steps.append(
@@ -430,7 +429,7 @@ struct VersionSituation {
     return decideConflict(edit, decision)
   }
 
-  /// What follows from an edit and a version that have to become one: the steps of `decision`, and the merge.
+  /// Merges an edit and a version: the steps of `decision`, then those of the merge.
   private func decideConflict(_ edit: PendingEdit, _ decision: IntakeDecision) -> IntakeDecision {
     var decision = decision
     let changed = Set(edit.loaded.dirty.filter { $0.value > known }.keys).filter { !isReplaced($0, of: edit) }
@@ -439,10 +438,9 @@ struct VersionSituation {
       ancestor: edit.ancestor?.version, writer: writer)
     merge.own = changed.filter { isOwn($0, of: edit) }
     merge.mayBeOfCopy = mayBeOfCopy
-    merge.disbelieved = Set(arrival.disbelieved.keys)
+    merge.clampedFields = Set(arrival.unclampedStamps.keys)
     guard merge.isConflict(rules) else {
-      // The same values on both sides, or a new tag for the values that the edit was made from: its base is another one,
-      // and no one is asked.
+      // Both sides have the same values, or the server has only a new tag: the edit gets the new base, without a conflict.
       finish(merge, merge.byField([:]), edit, Merged.joinRule, [:], "", &decision)
       return decision
     }
@@ -477,28 +475,26 @@ struct VersionSituation {
       .tell(edit.lsn, ancestor: edit.ancestor?.lsn ?? .none, decided, rule: rule, words: words))
   }
 
-  /// Whether the server's value of a field is the edit's own write: it has the edit's stamp, because a copy of this store has
-  /// sent it; or the version has lost its stamp, and a request may have carried the edit.
+  /// Whether the server's value of a field is the edit's own write: it has the edit's stamp, as a copy of this store sent it; or
+  /// the version has lost its stamp, and a request may have carried the edit.
   private func isOwn(_ name: String, of edit: PendingEdit) -> Bool {
     guard edit.version.fields[name] == arrival.version.fields[name] else { return false }
     guard arrival.isStamped else { return mayHaveArrived }
-    let ours = edit.disbelieved[name] ?? edit.version.stamp.fields[name]
-    return ours != nil && ours == arrival.disbelieved[name] ?? arrival.version.stamp.fields[name]
+    let ours = edit.unclampedStamps[name] ?? edit.version.stamp.fields[name]
+    return ours != nil && ours == arrival.unclampedStamps[name] ?? arrival.version.stamp.fields[name]
   }
 
-  /// Whether the server has a later write of a field by the same writer: the edit stands in a copy of that writer's log, which
-  /// does not know what became of it in the original. Where its clock was ahead, both times have become less, each by when it
-  /// came to the server, and say nothing any more; those that the writer gave do. If only one has become less, the clocks of the
-  /// copy and of the original were not the same.
+  /// Whether the server has a later write of a field by the same writer: this log is a copy of that writer's, and does not know the
+  /// edit's fate in the original. If the writer's clock was ahead, both times were clamped, each at its upload, and only the original
+  /// times can be compared. If only one was clamped, the clocks of copy and original differed.
   private func isReplaced(_ name: String, of edit: PendingEdit) -> Bool {
-    guard let theirs = arrival.disbelieved[name], let ours = edit.disbelieved[name] else { return false }
+    guard let theirs = arrival.unclampedStamps[name], let ours = edit.unclampedStamps[name] else { return false }
     return ours.writer == theirs.writer && ours.time < theirs.time
   }
 
-  /// The edit, as it is compared with the version. What it has not changed is as the server has it now, whatever the stamps
-  /// say: the edit may hold one from the future, and the server's change one of a clock that was set back. (Of a version without
-  /// a stamp it is not known whether it comes after the base, so there the stamps decide.) What it has changed and nothing else has
-  /// is later than what it replaces, though this device's clock may have been set back between the two.
+  /// The edit, prepared for the merge. Fields that it has not changed get the server's values, whatever the stamps say: clocks may
+  /// have been ahead or set back. (A version without a stamp may be older than the base, so there the stamps decide.) Fields that
+  /// only the edit has changed get a stamp later than the replaced one, as this device's clock may have been set back.
   private func rebased(_ edit: PendingEdit, changed: Set<String>) -> Version {
     guard let known = included == nil && !arrival.isStamped ? base?.version : arrival.version,
       !known.stamp.births.isDisjoint(with: edit.version.stamp.births)
@@ -508,20 +504,20 @@ struct VersionSituation {
     for name in changed where ancestor.fields[name] == arrival.version.fields[name] {
       guard let ours = result.stamp.fields[name], let theirs = arrival.version.stamp.fields[name],
         ancestor.stamp.fields[name]?.writer == theirs.writer,
-        arrival.disbelieved[name] != nil || !arrival.version.rewrites(name, of: ancestor)
+        arrival.unclampedStamps[name] != nil || !arrival.version.rewrites(name, of: ancestor)
       else { continue }
       result.stamp.fields[name]?.time = max(ours.time, theirs.time.next)
     }
     return result
   }
 
-  /// Ends a merge: nothing is owed if the server has all of the result. What lost is told in either case.
+  /// Ends a merge. If the server has all of the result, nothing stays pending. The fields that lost are reported in either case.
   private func finish(
     _ merge: ConflictMerge, _ joined: Version, _ edit: PendingEdit, _ rule: String, _ fields: [String: FieldRule]?,
     _ words: String, _ decision: inout IntakeDecision
   ) {
     var joined = joined
-    // A deleted life does not come back with the life beside it.
+    // The merge does not bring deleted lives back.
     if !joined.stamp.births.isSubset(of: deadLives) { joined.stamp.births.subtract(deadLives) }
     joined.stamp.births.subtract(livesLeftOut)
     let decided = merge.decisions(joined, fields, standard: rule)
@@ -536,21 +532,21 @@ struct VersionSituation {
     decision.steps.append(.settle(edit.lsn, isAll ? .lost : .merged))
   }
 
-  /// The lives that the base has and the version, which has seen it, has not: a device that knows them to be deleted has gone on
-  /// with the life beside them. An edit that kept one of them would outlive the deletion of all that the server has.
+  /// Lives of the base that a version lacks although it has seen the base: a device knew them to be deleted, and went on with the
+  /// other one. An edit that kept one would survive the deletion of the server's record.
   private var livesLeftOut: Set<Birth> {
     guard arrival.isStamped, let base, arrival.version.stamp.dominates(base.version.stamp) else { return [] }
     return base.version.stamp.births.subtracting(births)
   }
 
-  /// The life that is known here has ended, though no tombstone of it was seen.
+  /// The base's life has ended, though its tombstone was not seen.
   private func endingBase() -> IntakeDecision {
     var decision = IntakeDecision(steps: [.endLives(base?.version.stamp.births ?? [], .feed)])
     decision.counts.fetchedDeletes = 1
     return decision
   }
 
-  /// - Parameter lacking: what the server once acknowledged and does not have any more.
+  /// - Parameter lacking: the version that the server once acknowledged and has lost.
   private func blocking(
     _ words: String, _ consequence: Blocked.Consequence, lacking: LSN? = nil
   ) -> IntakeDecision {
@@ -565,28 +561,28 @@ struct VersionSituation {
   }
 }
 
-/// All that the decision about a deletion depends on.
+/// The facts for the decision about a deletion.
 struct DeletionSituation {
   let id: RecordID
   let source: Intake.Source
-  /// What this store holds under the name.
+  /// This store's record of the name.
   let entry: RecordEntry?
   /// The lives of its base.
   let births: Set<Birth>
-  /// What is known of lives of the name that have ended.
+  /// The known deleted lives of the name.
   let known: DeletionEntry?
   /// The deletion may be older than the life that it would end.
   let isDoubtful: Bool
-  /// The newest unsettled mutation, if it is an edit.
+  /// The newest pending mutation, if it is an edit.
   var edit: PendingEdit?
   /// The rule of the record's type.
   var rule = DeletionRule.sticky
-  /// The newest unsettled mutation that a request may have carried before the deletion.
+  /// The newest pending mutation that a request may have carried before the deletion.
   var attempted: LSN?
   /// Its lives, if it is an edit.
   var attemptedBirths: Set<Birth> = []
 
-  /// What follows from the deletion.
+  /// Decides about the deletion.
   func decide() -> IntakeDecision {
     if isDoubtful {
       var decision = IntakeDecision(steps: [
@@ -607,16 +603,15 @@ struct DeletionSituation {
       return decision
     }
     if pending.isDeletion {
-      // Without a base, only a creation that a request may have carried can be the life that ended. Otherwise the upload
-      // of the deletion looks the record up.
+      // Without a base, only a creation that may have been sent can be the deleted life. Otherwise the upload of this store's deletion
+      // looks the record up.
       guard entry?.base != nil || attempted != nil else { return IntakeDecision() }
       return IntakeDecision(steps: [ending(births), .settle(pending.newest, .deleted)])
     }
     return decideAgainstEdit()
   }
 
-  /// What follows if a full fetch did not show the record, which was synced. A deletion that is not sent yet finds out by
-  /// itself.
+  /// Decides about a synced record that a full fetch did not show. If its deletion is pending, the upload finds out.
   ///
   /// - Parameter again: the version to create again.
   func decide(_ unseen: ServerChange.Unseen, again: LoadedVersion?) -> IntakeDecision {
@@ -639,14 +634,13 @@ struct DeletionSituation {
     }
   }
 
-  /// Without births: that a fetch does not show a record is no proof that its lives were deleted, and a version of them that
-  /// comes later is the server's.
+  /// Without births: that a fetch did not show a record does not prove a deletion, so a later version of it is accepted.
   private var swept: IntakeDecision.Step { .endLives([], .sweep) }
 
-  /// An edit ends with its life. A creation that a request may have carried was deleted by a device that saw it; one that
-  /// no request carried is another life and stays owed.
+  /// An edit ends with its life. A creation that may have been sent was deleted by a device that saw it; one that was not sent is
+  /// another life and stays pending.
   ///
-  /// - Parameter isUnseen: no deletion says it, and the server does not have the record.
+  /// - Parameter isUnseen: a full fetch did not show the record, and the feed has no deletion of it.
   private func decideAgainstEdit(isUnseen: Bool = false) -> IntakeDecision {
     guard let edit else { return IntakeDecision() }
     let dead = births.union(attemptedBirths)
@@ -666,7 +660,7 @@ struct DeletionSituation {
       }
       return decision
     }
-    // The creation stays owed. That a life of the name has ended is recorded once.
+    // The creation stays pending. The end of a life of the name is logged once.
     guard entry?.base != nil || attempted != nil || known == nil else { return IntakeDecision() }
     var decision = IntakeDecision(steps: [ending(dead)])
     if let attempted { decision.steps.append(.settle(attempted, .deletedOnServer)) }

@@ -1,14 +1,14 @@
-// The default merge: a join of stamps, field by field. And the stamps of a version that arrived without its own.
+// The default merge: field by field, the value with the greater stamp wins (a last-writer-wins map). Also makes stamps for versions
+// that arrive without.
 //
-// A join is associative, commutative and idempotent, so every order of delivery gives the same result. It makes no new
-// stamp: the greater one wins, with its value. Two versions with equal values and different stamps join to the greater
-// stamps; those may have to be sent once more, which is not a conflict.
+// The join is associative, commutative and idempotent, so every order of delivery gives the same result. It makes no new stamps. Two
+// versions with equal values and different stamps join to the greater stamps; these may be sent once more, which is no conflict.
 
 import StrandlineSystem
 
 /// The default merge.
 package enum Join {
-  /// The join of two versions of one type. Versions of two types are two records under one name and have no join.
+  /// The join of two versions of one type. Versions of different types are different records and have no join.
   package static func join(_ left: Version, _ right: Version) -> Version {
     var result = right
     for name in Set(left.fields.keys).union(left.stamp.fields.keys) {
@@ -24,7 +24,7 @@ package enum Join {
     return result
   }
 
-  /// The fields in which a version differs from `base`, in value or stamp: those that have to be sent.
+  /// The fields in which a version differs from `base`, in value or stamp: those to send.
   package static func difference(_ version: Version, from base: Version) -> Set<String> {
     var names = Set(version.fields.keys).union(version.stamp.fields.keys)
     names.formUnion(base.fields.keys)
@@ -40,21 +40,21 @@ package struct Arrival: Sendable {
   package var version: Version
   package var system: SystemFields
   package var isStamped: Bool
-  /// The stamp itself names the life that the record was created with by its creation time.
+  /// The stamp itself has the birth that is made from the record's creation time (LifeNames.swift).
   package var isOfUnstampedLife = false
-  /// Of the fields whose times were from the future, the stamps that their writers gave them.
-  package var disbelieved: [String: FieldStamp] = [:]
+  /// The original stamps of fields whose times were in the future and were clamped.
+  package var unclampedStamps: [String: FieldStamp] = [:]
 
-  /// Reads a version. If a field's checksum in the stamp does not match its value, a client without stamps wrote the
-  /// field: if its value equals the ancestor's it keeps the ancestor's stamp, else its stamp is the server's modified
-  /// time and writer 0. Times from the future are clamped here, once.
+  /// Reads a version. If a field's checksum in the stamp does not match its value, a client without stamps wrote the field: it keeps
+  /// the ancestor's stamp if the value is the ancestor's, and otherwise gets the server's modified time and writer 0. Times in the
+  /// future are clamped here, once.
   ///
-  /// - Parameter knownBirths: the lives that this log knows under the name and the same creation time.
+  /// - Parameter knownBirths: the births that this log knows of the name's record with the same creation time.
   package init(_ server: ServerRecord, ancestor: Version?, knownBirths: Set<Birth>?) {
     var fields = server.fields
     var wire: WireStamp?
     if case .bytes(let bytes)? = fields.removeValue(forKey: Names.stampField) {
-      // Without a readable stamp the version merges by the server's time.
+      // A version without a readable stamp merges by the server's time.
       wire = try? StampCodec.decode(bytes)
     }
     if let parent = server.parent { fields[Version.parentField] = .reference(Reference(parent)) }
@@ -77,7 +77,7 @@ package struct Arrival: Sendable {
     }
     version.stamp.seen = wire?.seen ?? ancestor?.stamp.seen ?? [:]
     version.stamp.unknown = wire?.unknown ?? []
-    // An ancestor of another life does not count: a field that only it had was not removed from this one.
+    // An ancestor that was another record of the name does not count: its fields were not removed from this one.
     let ancestor = ancestor.flatMap { $0.stamp.births.isDisjoint(with: version.stamp.births) ? nil : $0 }
     var names = Set(fields.keys)
     if let wire { names.formUnion(wire.fields.keys) }
@@ -92,7 +92,7 @@ package struct Arrival: Sendable {
         version.stamp.fields[name] = foreign
       }
     }
-    disbelieved = version.stamp.clamp(toModified: server.system.modified?.milliseconds)
+    unclampedStamps = version.stamp.clamp(toModified: server.system.modified?.milliseconds)
     self.version = version
     self.system = server.system
     self.isStamped = wire != nil

@@ -1,32 +1,32 @@
-// The names of one life. A life is named by its birth, which its versions carry in their stamp. A tool that saves a record without
-// one takes the name with it, and a store that meets the record only then names the life by the record's creation time and writer
-// 0. What is done about the record under one name counts under the other: without that, an edit under one ends as that of a record
-// that was deleted, and a deletion under one does not reach the other.
+// Two names for one record. A record may be deleted and created again under its name; each such life is identified by its birth, in
+// the stamp. A tool that saves without a stamp loses the birth. A store that sees the record only then makes a birth from the
+// server's creation time and writer 0. Both births must count as the same life: otherwise an edit under one would end as
+// an edit of a deleted record, and a deletion under one would not reach the other.
 //
-// The creation time alone does not tell: a life that takes the place of another one keeps it. Such a life began after the device
-// had seen the record, so later than the creation; the life that the creation is of began before.
+// The creation time alone is not enough, as the server keeps it when a new life replaces an old record. Such a life began later than
+// the creation time; the life that the record was created with began before.
 
 import StrandlineSystem
 
-/// The life that a record was created with at the server, under all its names.
+/// The life that a record was created with at the server, under both births.
 struct FirstLife {
-  /// Its name where no stamp tells.
+  /// Its birth for versions without a stamp.
   let unstamped: Birth
 
   /// - Parameter created: the record's creation time at the server.
   init(created: Int64) { unstamped = Birth(time: HybridTime(milliseconds: created), writer: 0) }
 
-  /// Of some births those that name it in a stamp.
+  /// The births, among some, that a stamp may give this life.
   private func stamped(_ births: Set<Birth>) -> Set<Birth> {
     births.filter { $0 != unstamped && $0.time.milliseconds <= unstamped.time.milliseconds }
   }
 
-  /// The births of a version, as the store that takes it in names them: the name of a stamp where one is known, and the other one
-  /// beside it where the store's own versions have that.
+  /// The births of an arriving version, as this store names them: the stamped birth if it is known, and the unstamped one too if this
+  /// store's versions have it.
   ///
   /// - Parameter known: the births that the store knows of the record with this creation time.
   func births(of version: Set<Birth>, known: Set<Birth>) -> Set<Birth> {
-    // All that is known under this creation time began later: a device that fetched the record without its stamp could not read it.
+    // All known lives began after the creation: the record was replaced by them, and then a tool removed the stamp.
     if version == [unstamped], !known.isEmpty, known.allSatisfy({ $0.time.milliseconds > unstamped.time.milliseconds })
     {
       return known
@@ -38,7 +38,7 @@ struct FirstLife {
     return births
   }
 
-  /// The births that are dead with those that were deleted.
+  /// All births that are dead when those in `deleted` are.
   func dead(_ births: Set<Birth>, with deleted: Set<Birth>) -> Set<Birth> {
     deleted.contains(unstamped) ? deleted.union(stamped(births)) : deleted
   }

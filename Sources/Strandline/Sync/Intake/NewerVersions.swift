@@ -1,5 +1,5 @@
-// Records that a later version of the app wrote, where the app has declared versions: they are applied, end the sync, or are
-// kept until an app that knows them opens the store.
+// Records that a later version of the app wrote, in types with a declared version: they are applied, end the sync, or are kept until
+// an app that knows them opens the store.
 
 import StrandlineSystem
 
@@ -13,7 +13,7 @@ extension Held {
 }
 
 extension Schema {
-  /// The declaration that keeps a version of the server from being applied; nil if it is applied.
+  /// The declaration because of which a version of the server is not applied; nil if it is applied.
   func refusing(_ server: ServerRecord) -> SchemaVersion? {
     guard let version = self[server.type].version, version.whenNewer != .preserve,
       SchemaVersion.number(server.fields[version.field]) > version.number
@@ -23,12 +23,12 @@ extension Schema {
 }
 
 extension Intake {
-  /// Keeps a version that this app is not to apply.
+  /// Keeps a version aside that this app must not apply.
   ///
   /// - Throws: `.fromTheFuture` if the app has declared that nothing is synced then.
   mutating func setsAside(_ change: ServerChange, _ core: inout StoreCore) throws -> Bool {
     guard case .version(let server) = change.kind, let version = schema.refusing(server) else { return false }
-    // It was applied before that was declared.
+    // The version was applied before the app declared this.
     if let base = try core.projections.entry(change.id)?.base, server.system.changeTag.equalsUTF8(base.changeTag) {
       return false
     }
@@ -53,7 +53,7 @@ extension Intake {
             attempts: 1,
             wallMilliseconds: wall)))
     }
-    // What is owed was made from an older version, which the server would refuse. The update merges it.
+    // A pending change was made from an older version: the server would refuse it. The app's update merges it.
     if let pending = try core.projections.entry(change.id)?.pending,
       core.projections.held(change.id)?.lsn != pending.newest
     {

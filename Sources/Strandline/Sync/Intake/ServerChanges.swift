@@ -1,37 +1,37 @@
-// What a page or an answer says of records, applied in one transaction: the interface between the engine, which asks, and
-// the intake, which decides.
+// Applies the records of a page or an answer in one transaction: the interface between the engine, which asks, and the intake, which
+// decides.
 //
-// A resolver is code of the app, so none runs while a lock of the store is held. If a conflict needs one, the transaction
-// is undone, the resolver is asked, and the changes are applied again. An answer counts for the question that was asked
-// alone: if the app has written the record meanwhile, or its base is another one, the resolver is asked again.
+// A resolver is app code, so it never runs under a lock of the store. If a conflict needs one, the transaction is undone, the
+// resolver is asked, and the changes are applied again. If the app has written the record meanwhile, or its base has changed,
+// the resolver is asked again.
 
 import StrandlineSystem
 import Synchronization
 
-/// What the server says of one record.
+/// The server's word on one record.
 package struct ServerChange: Sendable {
   package enum Kind: Sendable {
-    /// It holds this version.
+    /// The server has this version.
     case version(ServerRecord)
-    /// Its feed says that it holds a version, of which the fields are still to be fetched.
+    /// The feed lists this version without its fields, which are still to be fetched.
     case listed(ServerRecord)
-    /// Its feed says that the record was deleted.
+    /// The feed says that the record was deleted.
     case deletion
-    /// It does not have the record: the answer to a lookup.
+    /// The server does not have the record: the answer to a lookup.
     case absence
-    /// It names the record, and the record cannot be read. The error has its bytes, if it had any.
+    /// The server has the record, but it cannot be read. The error has its bytes, if there were any.
     case unreadable(CloudError)
-    /// It has the record no more: a full fetch did not show it.
+    /// The server does not have the record any more: a full fetch did not show it.
     case unseen(Unseen)
   }
-  /// What becomes of a synced record that a full fetch did not show.
+  /// How to apply that a full fetch did not show a synced record.
   package enum Unseen: Sendable {
-    /// It is removed. If a change of it is not sent, that stays, and what the server says to it decides.
+    /// It is removed. An unsent change of it stays, and the server's answer to that decides.
     case removedUnlessEdited
-    /// It is removed. A change that is not sent ends with it, or begins a new life, as its type's rule says. What another life began
-    /// here stays owed.
+    /// It is removed. An unsent edit ends with it, or becomes a new record, by its type's rule. An unsent creation of another record
+    /// under the name stays pending.
     case removed
-    /// It is uploaded again, as the first version of a new life.
+    /// It is uploaded again, as a new record.
     case createdAgain
   }
   package var id: RecordID
@@ -42,8 +42,7 @@ package struct ServerChange: Sendable {
     self.kind = kind
   }
 
-  /// What the answer to a lookup says of a record; nil if it does not say what the server has. Of a record that it does not
-  /// have the feed brings the deletion.
+  /// The change from an answer to a lookup; nil if it does not say which version the server has.
   init?(_ id: RecordID, answer: CloudResult?) {
     switch answer {
     case .record(let record)?: self.init(id, .version(record))
@@ -63,39 +62,38 @@ package struct ServerChange: Sendable {
   }
 }
 
-/// What followed from the changes of one page or answer.
+/// The result of applying one page or answer.
 package struct TakenChanges: Sendable {
   package var report = SyncReport()
-  /// The records of which something was appended or confirmed.
+  /// The records for which an event was appended, or a version confirmed.
   package var touched: Set<RecordID> = []
-  /// The absent records that have a base here, in the order of the changes.
+  /// Records that this store has synced and the server did not find, in the order of the changes.
   package var absent: [RecordID] = []
-  /// The names of those that a page listed without their fields and of which a change is not sent.
-  package var listedAndOwed: [String] = []
-  /// Whether nothing was applied because `before` said so.
+  /// Listed records that have a pending change here.
+  package var listedAndPending: [String] = []
+  /// Whether nothing was applied because `before` returned false.
   package var wasDropped = false
 
   package init() {}
 }
 
 extension RecordStore {
-  /// How often resolvers are asked because of one page or answer. A conflict that has no answer even then, because the app
-  /// goes on writing the record, is joined.
+  /// How often resolvers are asked for one page or answer. If the app keeps writing the record, the conflict is then joined.
   private static let roundsMax = 3
 
-  /// Applies the changes of a page or answer, in one transaction with what `before` and `after` append.
+  /// Applies the changes of a page or answer, in one transaction with the events that `before` and `after` append.
   ///
-  /// When this returns, all of it is durable. If it throws, nothing of it was appended.
+  /// When this returns, all events are durable. If it throws, none was appended.
   ///
   /// - Parameters:
   ///   - source: what brought the changes.
-  ///   - serverOffset: how far the server's clock was ahead of this device's when the answer came, if the transport says so.
-  ///   - rules: what becomes of conflicts; nil: by the rules with which the store was opened.
-  ///   - page: where the page stands in its zone's feed; nil for any other answer.
-  ///   - before: called in the transaction, before the changes. If it returns false, the transaction is dropped whole. It
-  ///     may be called more than once, because a transaction that needs an answer of the app is undone and made again; so
-  ///     it sets what it tells the caller, and adds nothing to it.
-  ///   - after: the same behind the changes: here the token of a page is appended.
+  ///   - serverOffset: how far the server's clock was ahead of this device's, if the answer had its time.
+  ///   - rules: the conflict rules; nil: those with which the store was opened.
+  ///   - page: the page's place in its zone's feed; nil for any other answer.
+  ///   - before: called in the transaction, before the changes. If it returns false, the whole transaction is dropped. It may be
+  ///     called several times, as the transaction is undone and repeated when a resolver has to be asked; so it must not add
+  ///     up results across calls.
+  ///   - after: called in the transaction, after the changes, under the same conditions: appends a page's token.
   /// - Throws: what `before` and `after` throw; `.tooLarge` if the changes do not fit into one transaction; `.damaged`,
   ///   `.io`, `.diskFull`, `.outcomeUnknown`, `.suspended`, `.closed`.
   package func take(
@@ -113,7 +111,7 @@ extension RecordStore {
       intake.answers = answers
       do {
         try await commit { core in
-          // What waits was fetched before the feed begins anew, so it is behind the sweep.
+          // Shelved versions were fetched before this full fetch, so they must be stored before the sweep begins.
           if let page, page.startsOver { try intake.showAll(in: page.zone, &core) }
           guard try before(&core) else { throw Undo.dropped }
           if let serverOffset { core.learn(serverOffset: serverOffset) }
@@ -138,8 +136,8 @@ extension RecordStore {
     }
   }
 
-  /// Reads the records again that an earlier version could not read and whose bytes were kept, and applies those that
-  /// `read` can read now; and those that a later version of the app wrote, if this one knows them. O(what was kept).
+  /// Applies kept versions that `read` can read now and an earlier program could not, and those of a later app version if this app
+  /// knows it by now. O(kept versions).
   ///
   /// - Throws: as `take`.
   package func readKept(_ read: (_ raw: [UInt8], ZoneID) -> ServerRecord?) async throws -> TakenChanges {
@@ -156,8 +154,7 @@ extension RecordStore {
     return changes.isEmpty ? TakenChanges() : try await take(changes, .delta)
   }
 
-  /// Shows versions as they are that wait for their parent in a zone of which nothing is being fetched, because it was lost
-  /// meanwhile.
+  /// Shows versions that wait for their parent in zones that are not being fetched, because they were lost meanwhile.
   ///
   /// - Throws: as `take`.
   package func showWaiting() async throws -> TakenChanges {
@@ -165,7 +162,7 @@ extension RecordStore {
     var taken = TakenChanges()
     let waiting = Set(sync.unread.values.lazy.filter(\.isShelved).map(\.id.zone))
     for zone in waiting.sorted() where sync.zones[zone]?.isDirty != true {
-      // What was listed may bring their parents.
+      // Listed records that are not fetched yet may be their parents.
       guard sync.listed[zone] == nil || sync.zones[zone]?.isLost == true else { continue }
       let shown = try await take([], .delta, page: PagePlace(zone: zone, isLast: true))
       taken.report.add(shown.report)
@@ -174,6 +171,6 @@ extension RecordStore {
     return taken
   }
 
-  /// Why a transaction is undone that did not fail.
+  /// Why a transaction is undone without a failure.
   private enum Undo: Error { case dropped, unanswered }
 }

@@ -1,25 +1,24 @@
-// The shelf: versions of the server that wait for their parent, which the feed has not brought yet.
+// The shelf: child records that arrived before their parent. The app should not see a child without its parent.
 //
-// A version goes on the shelf only from a page behind which more is to come, and only if nothing of its record is owed: what
-// is owed is merged and sent as ever. It leaves the shelf when its parent is known here, when anything else is learned of its
-// record, and at the latest with the last page of its zone. So nothing is hidden for longer than a zone is being fetched.
+// A version is shelved only if more pages follow, and only if its record has no pending change: that is merged and sent as usual.
+// It leaves the shelf when its parent is known, when anything else is learned of its record, and at the latest with the
+// zone's last page. So nothing is hidden for longer than its zone is being fetched.
 //
-// The shelf lies in the log as holds of downloads, under a code of its own, with the version's bytes: it outlasts the
-// process and a compaction as they do, and `status`, `held` and `why` name what is on it. Order within a page costs no event:
-// its children are applied behind their parents.
+// The log has the shelf as holds of downloads, with their own code and the version's bytes: it survives a relaunch and a compaction, and
+// `status`, `held` and `why` show it. Order within a page costs no event: children are applied after their parents.
 
 import StrandlineSystem
 
-/// Where a page stands in the feed of its zone.
+/// A page's place in the feed of its zone.
 package struct PagePlace: Sendable {
   package var zone: ZoneID
-  /// Nothing more is to come in the feed.
+  /// No page follows.
   package var isLast: Bool
-  /// What waits for a parent goes on waiting as long as something of the zone is listed and not fetched.
+  /// Versions stay on the shelf while records of the zone are listed and not fetched.
   package var waitsForListed: Bool
-  /// The feed begins anew with it.
+  /// A full fetch begins with it.
   package var startsOver: Bool
-  /// It leads to where the feed was already: an answer of before.
+  /// Its token was in the feed before: the server repeats an old page.
   package var isRepeated: Bool
 
   package init(
@@ -53,13 +52,13 @@ extension Held {
   package var isShelved: Bool { direction == .download && code == Self.parentMissing }
 }
 
-/// A version of the server that waits, and the name of the record that it waits for.
+/// A version of the server on the shelf, and the name of the parent that it waits for.
 struct ShelvedVersion {
   let parent: String
   let server: ServerRecord
 
-  /// What is kept of it: the parent's name, and the version in the form of a `fetchedSave`, whose fields are those that the
-  /// server sent, the stamp among them. What it means is decided when it is shown.
+  /// The bytes in the log: the parent's name, and a `fetchedSave` with the server's fields as they arrived, stamp included. They are
+  /// interpreted only when the version leaves the shelf.
   func bytes(_ id: RecordID) -> [UInt8] {
     var fields = server.fields
     if let parent = server.parent { fields[Version.parentField] = .reference(Reference(parent)) }
@@ -73,9 +72,9 @@ struct ShelvedVersion {
     return writer.bytes
   }
 
-  /// Reads what was kept.
+  /// Reads bytes from `bytes(_:)`.
   ///
-  /// - Throws: `CloudError` if the bytes are not what `bytes(_:)` makes.
+  /// - Throws: `CloudError` if they are not valid.
   init(_ bytes: [UInt8]) throws(CloudError) {
     var reader = ByteReader(bytes)
     do {
@@ -107,12 +106,11 @@ struct ShelvedVersion {
 }
 
 extension Intake {
-  /// The most versions that wait, and their bytes: all of them may have to be shown in one transaction. What exceeds that is
-  /// shown at once.
+  /// The most versions on the shelf, and their bytes: all may have to be shown in one transaction. More are shown at once.
   static let shelfCountMax = 10_000
   static let shelfBytesMax = 8 << 20
 
-  /// Takes a change out of the order of its page if it is a version that has to wait for its parent.
+  /// Sets a change aside until the end of its page if it is a version that has to wait for its parent.
   mutating func waits(_ change: ServerChange, _ core: borrowing StoreCore) throws -> Bool {
     guard page != nil, case .version(let server) = change.kind, let declared = schema[server.type].parent,
       let name = declared.parentName(server, of: change.id)
@@ -120,14 +118,14 @@ extension Intake {
     let entry = try core.projections.entry(change.id)
     guard entry?.pending == nil, try !isKnown(RecordID(name, zone: change.id.zone), core) else { return false }
     do {
-      // What is shown below a record that is not here has waited long enough.
+      // The record was shown without this parent before, so it does not wait again.
       if let base = try entry.flatMap({ try core.base(of: change.id, $0) }),
         declared.parentName(base.version, of: change.id).equalsUTF8(name)
       {
         return false
       }
     } catch let error as StrandlineError where error.code == .damaged && !error.isOfIndex {
-      // It is held when the version is applied.
+      // Applying the version will hold the record.
       return false
     }
     waiting[change.id] = ShelvedVersion(parent: name, server: server)
@@ -140,7 +138,7 @@ extension Intake {
     return known.entry != nil || known.deletion != nil
   }
 
-  /// Applies the version of a record that waits, before anything else that is learned of the record.
+  /// Applies a record's version from the shelf, before anything newer about the record.
   mutating func show(_ id: RecordID, _ core: inout StoreCore) throws {
     let kept = core.projections.withLock { $0.sync.unread[id] }.flatMap { $0.isShelved ? $0 : nil }
     var version = waiting.removeValue(forKey: id)
@@ -151,21 +149,21 @@ extension Intake {
     }
     guard let version else { return }
     try applyGuarded(ServerChange(id, .version(version.server)), to: &core)
-    // It may have been known here, or too old.
+    // If the version was known already, or too old, it has not replaced the hold.
     if let kept, questions.isEmpty, core.projections.withLock({ $0.sync.unread[id] }) == kept {
       try core.append(.released(Released(id: id, lsn: .none)))
     }
   }
 
-  /// Shows every version of a zone that waits.
+  /// Shows every version of a zone on the shelf.
   mutating func showAll(in zone: ZoneID, _ core: inout StoreCore) throws {
     let kept = core.projections.withLock { $0.sync.unread.values.filter { $0.isShelved && $0.id.zone == zone } }
     let ids = Set(kept.map(\.id)).union(waiting.keys.filter { $0.zone == zone })
     for id in ids.sorted() { try show(id, &core) }
   }
 
-  /// Ends a page or an answer: shows the versions whose parent is known now, and puts the others on the shelf. Behind the
-  /// last page of a zone all are shown, as they are.
+  /// Ends a page or an answer: shows the versions whose parent is known now, and puts the others on the shelf. After the last page
+  /// of a zone all are shown.
   mutating func endWaiting(_ core: inout StoreCore) throws {
     var children: [RecordID: [RecordID]] = [:]
     for (id, version) in waiting { children[RecordID(version.parent, zone: id.zone), default: []].append(id) }
@@ -207,7 +205,7 @@ extension Intake {
         .held(
           Held(
             id: id, direction: .download, lsn: .none, raw: raw, code: Held.parentMissing,
-            words: "its parent '\(version.parent)' has not come yet", attempts: 1,
+            words: "its parent '\(version.parent)' has not arrived yet", attempts: 1,
             wallMilliseconds: core.environment.clock.wallMilliseconds())))
     }
     waiting = [:]

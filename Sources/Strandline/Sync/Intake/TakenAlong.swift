@@ -1,11 +1,11 @@
-// A deletion that is undone while it is pending: what it took along lives again with it, as far as the deletion of that is not at the
-// server either. And a record that it took along, and that another device has put elsewhere, is not its to delete.
+// Deletions of a parent delete its children with it, by the app's rule. If such a pending deletion is undone, the children are restored
+// too, as long as their deletions are not at the server either. And a child that another device has moved away stays.
 
 import StrandlineLog
 import StrandlineSystem
 
 extension StoreCore {
-  /// The deletion that took a record along, if the record's own deletion is pending; `.none` if none did.
+  /// The deletion of a parent that caused a record's pending deletion; `.none` if none did.
   func cause(of pending: Pending?) throws -> LSN {
     guard let pending, pending.isDeletion, case .deleted(let deleted) = try event(at: pending.newest) else {
       return .none
@@ -13,7 +13,7 @@ extension StoreCore {
     return deleted.cause
   }
 
-  /// Whether another device has put a record elsewhere that a deletion above it took along here.
+  /// Whether another device has moved a record to another parent, while this device deleted it with its old one.
   ///
   /// - Parameter known: the newest version of it that this store knows to be part of the arriving one.
   func isMovedAway(
@@ -29,8 +29,8 @@ extension StoreCore {
     return found.entry.map { $0.view != nil } ?? (found.deletion == nil)
   }
 
-  /// The records below one whose pending deletion is undone, each before its children: those that went in the same transaction, are
-  /// at the server and whose own deletions are pending.
+  /// The descendants of a record whose pending deletion is undone, each before its children: those deleted in the same transaction
+  /// that the server has and whose deletions are still pending.
   ///
   /// - Complexity: O(the transaction).
   func pendingBelow(_ id: RecordID, deletedAt lsn: LSN) throws -> [(id: RecordID, lsn: LSN)] {
@@ -41,7 +41,7 @@ extension StoreCore {
     let cause = own > .none ? own : lsn
     var below: [CloudName: [(id: RecordID, lsn: LSN)]] = [:]
     try source.scan(after: cause, upTo: source.durableLSN) { found in
-      // A compaction may have left nothing of the transaction.
+      // Compaction may have removed the whole transaction.
       guard !found.isFirst else { return false }
       let lsn = LSN(rawValue: found.lsn)
       if case .deleted(let deleted) = try EventSource.decode(found), deleted.cause == cause, deleted.id.zone == id.zone,

@@ -1,30 +1,30 @@
-// Whether a version of the server is newer than the base: by what both have seen, and by no clock. Pure.
+// Decides whether a version of the server is newer than the base, by their `seen` sets and not by a clock. Pure.
 //
-// Two nodes of a server may be behind each other by any time, so a modified time alone says nothing of two versions one of
-// which was made from the other. A stamp does: each device that writes a record names in `seen` what it has included.
+// Replicas of a server may lag by any time, so a modified time does not say which of two versions was made from the other. The stamps
+// do: each device that writes a record lists in `seen` the mutations that it has included, like a version vector.
 
-/// How a version of the server compares with the one that is known here, of the same life.
+/// How a version of the server compares with the base of the same record.
 package enum VersionAge: Hashable, Sendable {
-  /// It has seen what is here, and more.
+  /// It has seen the base, and more.
   case newer
-  /// What is here has seen it, and more.
+  /// The base has seen it, and more.
   case older
-  /// Neither has seen the other; or another tool, which leaves no trace in a stamp, has written one of them; or a copy of this
-  /// store has, whose places in its log say nothing of those in this one.
+  /// Neither has seen the other; or a tool without stamps has written one of them; or a copy of this store has, whose LSNs cannot be
+  /// compared with this log's.
   case unknown
 
   /// - Parameters:
-  ///   - arrived: the stamp of the version; without one of its own, `isStamped` is false.
+  ///   - arrived: the stamp of the version; `isStamped` is false if it arrived without one.
   ///   - known: the stamp of the base.
   ///   - namesCopy: it names a mutation that a copy of this log wrote under this log's writer number.
-  ///   - wasModifiedAfter: the server's clock says that it came after the base.
+  ///   - wasModifiedAfter: by the server's clock it is later than the base.
   package init(of arrived: Stamp, isStamped: Bool, beside known: Stamp, namesCopy: Bool, wasModifiedAfter: Bool) {
     guard isStamped, arrived.seen != known.seen else {
       self = .unknown
       return
     }
     if known.dominates(arrived) {
-      // LSNs of two logs were compared: the server says which is the later.
+      // LSNs of two logs may have been compared: then the server's clock decides.
       self = wasModifiedAfter && (namesCopy || known.mayNameOtherLog(than: arrived)) ? .unknown : .older
     } else {
       self = arrived.dominates(known) && !namesCopy ? .newer : .unknown

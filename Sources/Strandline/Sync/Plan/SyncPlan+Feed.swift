@@ -139,7 +139,7 @@ extension SyncPlan {
     cycle.report.add(taken.report)
     for id in taken.touched.sorted() { try changed(id, facts) }
     // A listed record with a pending change is not sent before the server's version has arrived.
-    for name in taken.listedAndOwed { self[zone].lookups.insert(CloudName(name)) }
+    for name in taken.listedAndPending { self[zone].lookups.insert(CloudName(name)) }
     // Records that the page could not show are looked up at once.
     for case .failed(let name, _) in page.changes { self[zone].lookups.insert(CloudName(name)) }
     if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: zone) }
