@@ -172,7 +172,7 @@ package struct FleetLoad {
     let store = try await RecordStore.open(
       at: "/store", syncing: configuration, options: Self.options,
       environment: StoreEnvironment(system, isSimulated: true))
-    return FleetDevice(store: store, random: random, schedule: RunSchedule(shape.pace))
+    return FleetDevice(store: store, random: random, schedule: CycleSchedule(shape.pace))
   }
 
   /// Small files, so that thousands of stores need little memory.
@@ -233,7 +233,7 @@ package struct FleetLoad {
   private mutating func goOn(_ number: Int) {
     devices[number].turn += 1
     devices[number].isWaiting = false
-    devices[number].options = RunSchedule.options(devices[number].causes)
+    devices[number].options = CycleSchedule.options(devices[number].causes)
     queue.add(now + devices[number].schedule.debounce(devices[number].causes, devices[number].random), number, .run)
     devices[number].causes = []
   }
@@ -257,7 +257,7 @@ package struct FleetLoad {
     device.hasFailed = hasFailed
     let engine = try device.store.sync
     let (due, isOfAll) = (engine.nextDue, hasFailed && !engine.failsInPart)
-    let wait = device.schedule.runEnded(hasFailed: isOfAll, due: due, device.random)
+    let wait = device.schedule.cycleEnded(hasFailed: isOfAll, due: due, device.random)
     device.isWaiting = true
     queue.add(now + wait, number, .timeOut(device.turn))
     devices[number] = device
@@ -286,9 +286,9 @@ package struct FleetLoad {
 private struct FleetDevice {
   let store: RecordStore
   let random: any RandomSource
-  var schedule: RunSchedule
+  var schedule: CycleSchedule
   /// The options of the run that was asked for.
-  var options = RunSchedule.options([])
+  var options = CycleSchedule.options([])
   var causes: Set<SyncCause> = []
   var isWaiting = true
   var isSignalled = false

@@ -1,9 +1,9 @@
-// What the engine's task waits on: a signal with a time-out.
+// The engine's task sleeps on this between cycles: a signal with a time-out.
 
 package import StrandlineSystem
 import Synchronization
 
-/// A signal that is kept until a task waits for it. One task waits at a time.
+/// A signal, which stays set until a task waits for it. One task waits at a time.
 package final class AsyncSignal: Sendable {
   private struct State: Sendable {
     var isSignalled = false

@@ -1,4 +1,4 @@
-// When a cycle has to be over, because the system gives an app in the background so many seconds and no more.
+// When a cycle has to be over: the system gives an app in the background a limited number of seconds.
 
 import StrandlineSystem
 import Synchronization
@@ -11,10 +11,10 @@ final class CycleDeadline: Sendable {
   }
   private let state = Mutex(State())
 
-  /// The earliest one.
+  /// The earliest deadline.
   var first: UInt64? { state.withLock { $0.moments.values.min() } }
 
-  /// Sets one; returns its number.
+  /// Sets a deadline; returns its number.
   func begin(_ nanoseconds: UInt64) -> UInt64 {
     state.withLock { state in
       state.next += 1

@@ -1,41 +1,41 @@
-// Makes cycles: asks the plan what is next, and carries it out. All I/O of a cycle is here: requests go to the database, steps to the
-// store, waits to the clock, and what came of each goes back to the plan.
+// Runs a cycle: asks the plan for the next request, step or wait, carries it out, and hands the result back. All I/O of a cycle is
+// here: requests go to the database, steps to the store, waits to the clock.
 //
-// One request is under way at a time. What needs no answer of it goes on beside it. The next page of a feed is asked for while the
-// page before it is applied: its token is in that page. It counts for nothing before its turn: it is applied only if the plan asks
-// for that very page then. And the operations of the next batch are made while the batch before it is under way.
+// One request is under way at a time, and work that does not need its answer goes on beside it. The next page of a feed is
+// prefetched while the page before it is applied; it is used only if the plan then asks for that very page. And the operations
+// of the next batch are prepared while a batch is under way.
 
 import StrandlineSystem
 import Synchronization
 
-/// Whether a request goes on at once with the work beside it.
+/// Whether a request and the work beside it overlap.
 enum RequestOverlap: Sendable {
   /// Both at once.
   case concurrent
-  /// One after the other, now this one first and now that one: where time is simulated, so that a seed is one history.
+  /// One after the other, in alternating order: in simulated time, so that a seed always gives the same history.
   case inTurns
 
   init(_ clock: any SystemClock) { self = clock.isSimulated ? .inTurns : .concurrent }
 }
 
-/// The engine between its cycles, and the loop of one.
+/// The engine's state between cycles, and the loop of a cycle.
 struct CycleDriver: Sendable {
-  /// A request is expected to take a second before one was made, and as long as the longest one since.
+  /// A request is expected to take a second, or as long as the longest one so far.
   static let requestNanosecondsMin: UInt64 = 1_000_000_000
 
   let store: RecordStore
   let database: any CloudDatabase
   let watch: SyncWatch
   private let overlap: RequestOverlap
-  /// When cycles that may end early are over.
+  /// The deadlines of cycles that may end early.
   let deadline = CycleDeadline()
   var plan: SyncPlan
-  /// The page that was asked for ahead.
+  /// The page that was prefetched.
   private var ahead: (request: PageRequest, outcome: SyncOutcome)?
-  /// Before that no request leaves, by the monotonic clock.
+  /// Earliest monotonic time of the next request.
   private var nextDeparture: UInt64 = 0
   private var longestRequest = CycleDriver.requestNanosecondsMin
-  /// What the last request failed with, if it was no `CloudError`.
+  /// The error of the last request, if it was no `CloudError`.
   private var foreignError: (any Error)?
 
   init(
@@ -51,21 +51,21 @@ struct CycleDriver: Sendable {
 
   // MARK: The loop
 
-  /// Makes a cycle. `plan.cycle.report` says what it has done, also when this throws.
+  /// Makes a cycle. `plan.cycle.report` has its counts, also when this throws.
   mutating func run(_ options: CycleOptions) async throws {
     plan.begin(options, StoreFacts(store))
     try await drive { _ in false }
   }
 
-  /// Does what the plan wants until nothing is due, or until `isOver`.
+  /// Follows the plan until nothing is due, or until `isOver`.
   mutating func drive(until isOver: (SyncPlan) throws -> Bool) async throws {
     ahead = nil
     do {
       while try !isOver(plan) {
-        // What an answer has brought is written down first.
+        // A cancellation waits until the results of an answer are in the log.
         if plan.steps.isEmpty { try Task.checkCancellation() }
         try store.requireWritable()
-        // A copy of a store logs its new writer name first: the original may have sent what is pending in the copy.
+        // A copy of a store logs its new writer ID first: the original may have sent the copy's pending changes.
         if store.core.withLock({ $0.hasNewName }) { try await store.commit { try $0.appendOpened() } }
         let means = SyncPlan.Means(hasTime: !isOutOfTime, ahead: ahead?.request)
         switch try plan.next(StoreFacts(store), means) {
@@ -105,12 +105,12 @@ struct CycleDriver: Sendable {
     return plan.notices
   }
 
-  /// Has the store do everything that the plan wants it to, before the next request or the end of the cycle.
+  /// Carries out all queued steps, before the next request or the end of the cycle.
   private mutating func carryOutSteps() async throws {
     while !plan.steps.isEmpty { try await carry(out: plan.steps.removeFirst()) }
   }
 
-  /// Tells the plan how a request ended. If that ends the cycle, what follows from it is durable before.
+  /// Hands the end of a request to the plan. If that ends the cycle, its steps are made durable first.
   private mutating func apply(_ outcome: SyncOutcome, to request: SyncRequest) async throws {
     do { try plan.apply(outcome, to: request, StoreFacts(store)) } catch {
       try await carryOutSteps()
@@ -139,13 +139,13 @@ struct CycleDriver: Sendable {
     }
     let outcome: SyncOutcome
     do { outcome = try asked.get() } catch let error as StrandlineError {
-      // This device has failed, and nothing was sent. If that cannot be written either, the feed is asked first, as after a crash.
+      // This device has failed, and nothing was sent. If this cannot be logged, the feed is read first, as after a crash.
       _ = try? await store.perform(plan.unsent(leaving), database)
       throw error
     }
     try await apply(outcome, to: .modify(leaving))
     if case .failure(let error) = looked {
-      // What the answer has brought is durable first.
+      // The results of the answer are made durable first.
       try await carryOutSteps()
       throw error
     }
@@ -159,9 +159,9 @@ struct CycleDriver: Sendable {
     }
   }
 
-  /// Carries out a step while a page is asked for.
+  /// Carries out a step while a page is prefetched.
   ///
-  /// - Throws: what the step threw, else what the request threw. Both have ended by then.
+  /// - Throws: the step's error, or the request's if the step succeeded. Both have ended by then.
   private mutating func carry(out step: StoreStep, askingFor page: PageRequest) async throws {
     let (asked, worked) = await ask(.page(page)) { [store, database] _ in
       await Self.result { try await store.perform(step, database) }
@@ -180,7 +180,7 @@ struct CycleDriver: Sendable {
 
   /// When a request leaves, by the monotonic clock.
   private struct Departure: Sendable {
-    /// How long it is waited for, so that requests do not follow each other faster than the database takes them.
+    /// The wait before it, which keeps the database's least interval between requests.
     var restMilliseconds: Int64
     var nanoseconds: UInt64
   }
@@ -209,7 +209,7 @@ struct CycleDriver: Sendable {
 
   /// Sends a request once.
   ///
-  /// - Throws: what failed on this device, such as the session's file; `CancellationError`.
+  /// - Throws: failures of this device, such as an unreadable session file; `CancellationError`.
   mutating func ask(_ request: SyncRequest) async throws -> SyncOutcome {
     let departure = departs(request.kind)
     let ended = await Ended(request, by: database, departure, clock)
@@ -260,15 +260,15 @@ struct CycleDriver: Sendable {
       return SyncOutcome(result: .success(answer), serverOffset: ended.serverOffset)
     case .failure(let error):
       watch.requestEnded(request.kind, error)
-      // A request that ran into its time-out counts as waiting.
+      // The time of a failed request counts as waiting: mostly it ran into its time-out.
       plan.cycle.report.waitedMilliseconds += Int64(duration / 1_000_000)
       try Task.checkCancellation()
       if let error = error as? CloudError {
         return SyncOutcome(result: .failure(error), serverOffset: ended.serverOffset)
       }
-      // What failed on this device, such as the session's file, is no answer of the server's.
+      // A failure of this device, such as an unreadable session file, is no answer of the server's.
       if error is StrandlineError { throw error }
-      // Otherwise `CloudDatabase` throws `CloudError` alone; another error of an app's own implementation counts as "no answer".
+      // `CloudDatabase` throws nothing else; another error from an app's own implementation counts as "no answer".
       foreignError = error
       return SyncOutcome(result: .failure(CloudError(.networkError, reason: "the cloud database failed: \(error)")))
     }
@@ -290,7 +290,7 @@ struct CycleDriver: Sendable {
     try await clock.sleep(milliseconds: wait.milliseconds)
   }
 
-  /// A request that begins now might not be answered before the deadline.
+  /// Whether a request that begins now might not be answered before the deadline.
   private var isOutOfTime: Bool {
     guard plan.cycle.options.mayEndEarly, let end = deadline.first else { return false }
     let departure = max(clock.monotonicNanoseconds(), nextDeparture)

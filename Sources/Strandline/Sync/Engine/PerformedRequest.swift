@@ -1,9 +1,9 @@
-// Sends what the plan asks for: the one switch between a request and the database.
+// Sends the plan's requests: the one place that maps a request to a call of the database.
 
 extension SyncRequest {
   /// Sends it, once.
   ///
-  /// - Throws: what the database throws.
+  /// - Throws: the database's errors.
   func perform(by database: any CloudDatabase) async throws -> SyncAnswer {
     switch self {
     case .user: return .user(try await database.user())

@@ -1,12 +1,12 @@
-// What a person does about a change that the server refused: send it again, or give it up.
+// A person's two decisions about a change that the server refused: send it again, or discard it.
 
 import StrandlineSystem
 import Synchronization
 
 extension RecordStore {
-  /// Has held records sent with the next sync, though nothing about them has changed; for instance when the cause of the
-  /// refusal is gone at the server. A fetched record that could not be read is asked for again. `StoreStatus.held` lists
-  /// them. All of it is durable when this returns.
+  /// Sends held records with the next sync, though they have not changed; for instance when the cause of the refusal is gone at the
+  /// server. A fetched record that could not be read is fetched again. `StoreStatus.held` lists them. All of this is durable
+  /// when this returns.
   ///
   /// - Throws: `StrandlineError`: `.noSuchRecord` if one of them is not held, and then nothing has changed; as `write`.
   /// - Complexity: O(ids).
@@ -23,7 +23,7 @@ extension RecordStore {
           }
           for hold in [held, unread].compactMap(\.self) { try core.append(.released(Released(id: id, lsn: hold.lsn))) }
           if unread == nil { continue }
-          // The token has moved past it: only a lookup brings it.
+          // The change token has moved past it: only a lookup brings it.
           try core.append(
             .blocked(
               Blocked(id: id, subject: .version, births: [], consequence: .lookup, words: "its hold was released")))
@@ -33,13 +33,14 @@ extension RecordStore {
     driver.withLock { $0 }?.holdsEnded(ids)
   }
 
-  /// Gives up every change of some records that the server has not settled. They show the server's version again; one that
-  /// the server never had is gone, and a deletion is undone, with those that it took along and that are pending too. A change that a request has carried and whose answer is not known may be at
-  /// the server all the same: then the next sync brings it back. All of it is durable when this returns.
+  /// Discards every pending change of some records. They show the server's version again; a record that the server never had is
+  /// gone, and a pending deletion is undone, with the pending deletions of children that it caused. If a request has carried a
+  /// change and its answer was lost, the server may have it: then the next sync brings it back. All of this is durable when this
+  /// returns.
   ///
   /// The discarded changes stay in the history until a compaction removes them.
   ///
-  /// - Throws: `StrandlineError`: `.noSuchRecord` if one of them owes nothing, and then nothing has changed; as `write`.
+  /// - Throws: `StrandlineError`: `.noSuchRecord` if one has no pending change, and then nothing has changed; as `write`.
   /// - Complexity: O(ids).
   public func discardChanges(of ids: [RecordID], fileID: String = #fileID, line: Int = #line) async throws {
     let ids = ids.map(canonical)
@@ -49,7 +50,7 @@ extension RecordStore {
         var done: Set<RecordID> = []
         for id in ids where !done.contains(id) {
           guard let pending = try core.projections.entry(id)?.pending else {
-            throw StrandlineError(.noSuchRecord, "'\(id)' has no change that is not settled; nothing was discarded")
+            throw StrandlineError(.noSuchRecord, "'\(id)' has no pending change; nothing was discarded")
           }
           let below = try core.pendingBelow(id, deletedAt: pending.newest)
           for (id, lsn) in below {

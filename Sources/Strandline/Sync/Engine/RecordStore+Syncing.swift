@@ -1,4 +1,4 @@
-// Opening a store, with or without sync. Here and not beside the store, which does not know the sync engine.
+// Opens a store, with or without sync. In this folder because the store itself does not know the sync engine.
 
 import Dispatch
 import Synchronization
@@ -6,27 +6,27 @@ import Synchronization
 extension RecordStore {
   /// Opens the store at `path` for reading and writing, creating it if nothing (or an empty folder) is there.
   ///
-  /// When this returns, everything that was ever acknowledged is readable. A tail that a crash left incomplete is set
-  /// aside; if acknowledged data is damaged, this throws with file and offset, and changes nothing.
+  /// When this returns, every acknowledged write is readable. A tail that a crash left incomplete is set aside; if acknowledged data
+  /// is damaged, this throws with file and offset, and changes nothing.
   ///
   /// - Parameters:
   ///   - path: the store's folder.
   ///   - syncing: the cloud to sync with; nil for a local store.
-  ///   - durability: what has become of a transaction when `write` returns. Two opens of a store may differ in it.
-  ///   - options: options of the log, and what the app declares of its records.
+  ///   - durability: whether a transaction is durable when `write` returns. Two opens of a store may differ in it.
+  ///   - options: options of the log, and the app's declared types.
   ///   - environment: disk, clock and random source; the machine's own by default.
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
   ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.notAStore`, `.storeHeld`, `.damaged`, `.fromTheFuture`, `.diskFull`, `.io`;
-  ///   `.invalidName` for a schema that names what no record or field can be called.
-  /// - Complexity: O(events since the index was written last); after a clean close that is at most 1,000. O(bytes of the
-  ///   log) where the index is missing or damaged: a million events in a few seconds.
+  ///   `.invalidName` for a schema with invalid names of types or fields.
+  /// - Complexity: O(events since the index was last written), at most 1,000 after a clean close. If the index is missing or
+  ///   damaged, O(bytes of the log): a million events in a few seconds.
   public static func open(
     at path: String, syncing: SyncConfiguration? = nil, durability: Durability = .durable,
     options: StoreOptions = StoreOptions(), environment: StoreEnvironment = .real, fileID: String = #fileID,
     line: Int = #line
   ) async throws -> RecordStore {
-    // Reading a whole log blocks its thread for long, so it does not run on the cooperative pool.
+    // Reading a whole log blocks its thread for long: not on the cooperative pool.
     let store = try await withCheckedThrowingContinuation { continuation in
       DispatchQueue.global().async {
         continuation.resume(
@@ -44,7 +44,7 @@ extension RecordStore {
       let rules = syncing.zoneLosses
       store.ruledLosses.withLock { $0 = Set(ZoneLoss.allCases.filter { rules[$0] != .ask }) }
       store.driver.withLock { $0 = engine }
-      engine.beginAutomaticRuns()
+      engine.beginAutomaticCycles()
     }
     return store
   }

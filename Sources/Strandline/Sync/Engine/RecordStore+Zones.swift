@@ -1,5 +1,5 @@
-// What a person decides about a zone: an event in the log, which the next sync carries out. An engine need not run for it, so
-// the command can say it too.
+// A person's decisions about a zone. Each is an event in the log, which the next sync carries out; so the command line can log one
+// without an engine.
 
 extension RecordStore {
   /// Syncs a lost zone again: it is fetched from its beginning. Durable when this returns.
@@ -17,7 +17,7 @@ extension RecordStore {
     return wasLost
   }
 
-  /// What `SyncEngine.eraseZone(_:discardingUnsent:)` does: the next sync carries it out. Durable when this returns.
+  /// Logs the decision of `SyncEngine.eraseZone(_:discardingUnsent:)`. Durable when this returns.
   ///
   /// - Returns: the records whose unsent changes were discarded.
   package func eraseZone(_ zone: ZoneID, discardingUnsent: Bool) async throws -> [RecordID] {
@@ -41,22 +41,22 @@ extension RecordStore {
         discarded.append(id)
       }
       guard !state.isErased || state.isFollowed else { return }
-      // One that a rule has removed is gone at the server, and would be synced again if it were made anew. That zone is another
-      // one, of which this store has neither a token nor a record that could tell: nothing is deleted there.
+      // A zone that a rule has removed is gone at the server. If someone creates it again, this store has neither a token nor a
+      // record to recognize it by: so it is marked as erased, and nothing is deleted at the server.
       try core.append(
         .zoneChanged(
-          .lost(zone, state.isErased ? .erased : .erasing, words: "the app has asked for its end", policy: "erase")))
+          .lost(zone, state.isErased ? .erased : .erasing, words: "the app has asked to erase it", policy: "erase")))
     }
     return discarded
   }
 
-  /// What `SyncEngine.resync(_:from:)` does, for the next sync. Durable when this returns.
+  /// Logs the decision of `SyncEngine.resync(_:from:)`. Durable when this returns.
   package func resync(_ zone: ZoneID, from source: ResyncSource) async throws {
     try requireWritable()
     try await commit { core in
       guard core.projections.sync.zones[zone]?.wasSeen == true else {
         throw StrandlineError(
-          .noSuchZone, "nothing of zone '\(zone)' was ever synced, so there is nothing to fetch anew")
+          .noSuchZone, "nothing of zone '\(zone)' was ever synced, so there is nothing to fetch again")
       }
       try core.append(
         .zoneChanged(ZoneChanged(zone: zone, change: .reset, words: "asked for by the app", policy: source.rawValue)))

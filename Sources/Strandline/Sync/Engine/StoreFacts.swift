@@ -1,4 +1,4 @@
-// What the plan knows of the log, as the store of the engine has it.
+// Answers the plan's questions (Plan/SyncFacts.swift) from the engine's store.
 
 import StrandlineLog
 import StrandlineSystem
@@ -31,7 +31,7 @@ struct StoreFacts: SyncFacts {
 
   func change(at lsn: LSN) throws(StrandlineError) -> PendingFact {
     do throws(StrandlineError) {
-      // Another change or an outcome may have followed, and a compaction.
+      // A newer change or an outcome may have followed, and then a compaction.
       guard let found = try readIfKept(lsn), let id = try EventSource.decode(found).recordID else {
         try projections.checkIsNotOwed(lsn)
         return .replaced
@@ -40,7 +40,7 @@ struct StoreFacts: SyncFacts {
       return .change(id, found)
     } catch {
       if error.isOfLyingIndex {
-        // The next cycle reads what is pending by the log.
+        // The index is wrong. The next cycle finds the pending changes in the log.
         try projections.discardIndex(error)
         throw error
       }
@@ -61,12 +61,12 @@ struct StoreFacts: SyncFacts {
 extension SharedProjections: FoldFacts {
   func learned<Value: Sendable>(_ read: (SyncState) -> Value) -> Value { withLock { read($0.sync) } }
 
-  /// The records that go to the server together with one, and itself; none if it goes by itself.
+  /// The records of a record's upload set, itself among them; none if it is sent by itself.
   package func together(with id: RecordID) -> [RecordID] { set(of: id).map { members(of: $0) } ?? [] }
 
   /// The record whose newest pending change is the event at `lsn`; nil if there is none.
   ///
-  /// - Complexity: O(records): asked only for an event that is damaged.
+  /// - Complexity: O(records): called only for a damaged event.
   fileprivate func owner(of lsn: LSN) throws(StrandlineError) -> RecordID? {
     try rebuilding { () throws(StrandlineError) in
       let memory = withLock { $0.scanMemory(asOf: $0.appliedLSN) }
@@ -85,7 +85,7 @@ extension SharedProjections: FoldFacts {
 }
 
 extension Projections {
-  /// Whether a zone has no token, no living record, and nothing that could not be read. A deletion may be owed all the same.
+  /// Whether a zone has no token, no living record, and no unreadable version. It may still have a pending deletion.
   func knowsNothing(of zone: ZoneID) -> Bool {
     sync.zones[zone]?.token == nil && records.living[zone]?.total ?? 0 == 0
       && !sync.unread.keys.contains { $0.zone == zone }

@@ -1,21 +1,20 @@
-// What becomes of records whose parent was deleted at the server, where the app has declared it: changes of this store, made
-// when a zone has been fetched to its end and before anything is uploaded. A deletion by this store's app has done it itself.
+// Applies the app's declared rule to records whose parent was deleted at the server. (For a deletion by this store's app, its own
+// transaction did that.) This happens when a zone has been fetched to its end, before anything is uploaded.
 //
-// A deletion says nothing of the children, so the children of a deleted record are looked for, once for each fetch that
-// brought a deletion. The zone stays due until that is done: a process that ends meanwhile does it later. Two devices
-// that do it write the same.
+// A deletion in the feed does not name the children, so after each fetch with deletions they are searched. The zone stays due
+// until that is done, also after a relaunch. Two devices that do it write the same changes.
 
 import StrandlineSystem
 import Synchronization
 
 extension RecordStore {
-  /// Children changed in one transaction, which has room for as many of the greatest records.
+  /// Children changed in one transaction, which has room for this many records of the greatest size.
   private static let childrenAtOnce = 50
 
-  /// Does what the app has declared with the children in a zone whose parent was deleted.
+  /// Applies the app's declared rule to the children in a zone whose parent was deleted.
   ///
-  /// - Returns: the children that were looked at.
-  /// - Complexity: O(records of the types that are declared so).
+  /// - Returns: the children.
+  /// - Complexity: O(records of the types with such a rule).
   func settleChildren(of zone: ZoneID) async throws -> [RecordID] {
     var settled: [RecordID] = []
     for (type, parent) in core.withLock({ $0.declared.schema }).childRules {
@@ -35,8 +34,7 @@ extension RecordStore {
 }
 
 extension RecordStore {
-  /// The living records of a type whose parent was deleted, in order. One that cannot be read stays as it is: `status` names
-  /// the damage.
+  /// The living records of a type whose parent was deleted, in order. Unreadable ones are left alone: `status` shows the damage.
   fileprivate func orphans(ofType type: String, in zone: ZoneID, _ parent: ParentSchema) throws -> [RecordID] {
     var orphans: [RecordID] = []
     var gone: [CloudName: Bool] = [:]
@@ -52,13 +50,13 @@ extension RecordStore {
 }
 
 extension WriteTransaction {
-  /// Applies to a child whose parent was deleted the rule of its type, unless the app has moved it meanwhile.
+  /// Applies its type's rule to a child of a deleted record, unless the app has moved it meanwhile.
   fileprivate mutating func settleOrphan(_ id: RecordID, _ parent: ParentSchema) throws {
     guard let record = try find(id), let name = parent.parentName(record), let deletion = try ended(name, in: id.zone)
     else { return }
     switch parent.whenDeleted {
     case .keep: return
-    // The records below it follow when the server has taken this: all of it may be more than a transaction holds.
+    // Its own children follow when the server has accepted this: all of them may not fit into one transaction.
     case .delete: try remove(id, cause: deletion.lsn)
     case .setNil, .move: try settle(id, withoutParentBy: parent)
     }

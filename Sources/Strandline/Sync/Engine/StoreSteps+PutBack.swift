@@ -1,31 +1,31 @@
-// What a server that was put back to an earlier state has taken from this store before that was known.
+// Restores records that this store lost to a server that was restored from a backup.
 //
-// Such a server does not have what it acknowledged since, so a sweep or a comparison removes it here, as what was deleted
-// elsewhere. Only an older version of a record shows what happened, and then the zone stops. When a person decides for this
-// store's side, what was removed since goes up again too, as far as the log still has it.
+// Such a server lacks newer records that it had acknowledged, so a sweep or a comparison removes them here, as if they were deleted
+// elsewhere. Only when an older version of a record arrives is the cause clear, and the zone is set aside. If a person
+// then chooses this store's side, the removed records are created again too, as far as the log still has them.
 
 import StrandlineLog
 import StrandlineSystem
 
-/// What a sweep or a comparison has removed.
+/// A record that a sweep or a comparison has removed.
 private struct TakenRecord {
   let id: RecordID
   /// The event that removed it.
   let removal: LSN
-  /// The event that holds what it was.
+  /// The event with its last version.
   let content: LSN
 }
 
 extension RecordStore {
-  /// No transaction takes much more.
+  /// The bytes after which a transaction ends, which can take little more.
   private static let createdBytesMax = 8 << 20
   /// Records created again in one transaction.
   private static let createdMax = 100
 
-  /// Creates again what sweeps and comparisons have removed from a zone since its server went back in time. Nothing is created if
-  /// no older version has shown that it did. What is known of a name by now stays.
+  /// Creates records again that sweeps and comparisons have removed from a zone since its server went back to an older state. Creates
+  /// nothing if no older version has shown that it did, and no record whose name is in use again.
   ///
-  /// - Parameter epoch: the zone's sweep, which a person has begun with the decision for this store's side.
+  /// - Parameter epoch: the zone's sweep, which began with a person's decision for this store's side.
   /// - Returns: the records.
   /// - Complexity: O(bytes of the log).
   func createAgainWhatWasTaken(from zone: ZoneID, epoch: UInt64) async throws -> [RecordID] {
@@ -43,7 +43,7 @@ extension RecordStore {
       let batch = some
       try await commit { core in
         for (taken, loaded) in batch {
-          // The app may have written the name meanwhile, or a person may have decided otherwise.
+          // The app may have used the name meanwhile, or a person may have decided otherwise.
           let known = try core.projections.look(taken.id)
           guard let state = core.projections.sync.zones[zone], !state.isLost, state.sweepEpoch == epoch,
             state.resetPolicy == ResyncSource.here.rawValue, known.entry == nil, known.deletion?.lsn == taken.removal
@@ -58,12 +58,12 @@ extension RecordStore {
 }
 
 extension RecordStore {
-  /// The records that sweeps and comparisons have removed from a zone since the server, which went back in time, acknowledged
-  /// the last of what it is known to lack: in the order of their names.
+  /// The records that sweeps and comparisons have removed after the last acknowledgement that the server is known to have lost, in
+  /// the order of their names.
   fileprivate func takenBeforeLoss(of zone: ZoneID) throws -> [TakenRecord] {
-    // What the server is known to lack, since the last sweep that has ended.
+    // The versions that the server is known to lack, since the end of the last sweep.
     var lacking: [RecordID: LSN] = [:]
-    // When it changed the versions that it showed since, by its clock.
+    // The modified times, by the server's clock, of the versions that it showed since.
     var shown: [(lacked: LSN, modified: Int64)] = []
     var removals: [RecordID: LSN] = [:]
     try source.scan(after: .none, upTo: source.durableLSN) { found in
@@ -91,8 +91,8 @@ extension RecordStore {
       return true
     }
     guard let last = lacking.values.max() else { return [] }
-    // The server was put back to a moment after the newest older version: what was created before that and is not there had been
-    // deleted.
+    // The server's state is from after the newest of these older versions: a record that was created before that and is missing had
+    // really been deleted.
     let older = try shown.filter { one in
       try modifiedMilliseconds(at: one.lacked).map { one.modified < $0 } ?? false
     }
@@ -117,7 +117,7 @@ extension RecordStore {
     }
   }
 
-  /// Where the log has what the server had of some records before their removal, in the order of their names.
+  /// The events with the server's last versions of some records before their removal, in the order of the records' names.
   private func lastVersions(before removals: [RecordID: LSN]) throws -> [TakenRecord] {
     guard !removals.isEmpty else { return [] }
     var contents: [RecordID: LSN] = [:]

@@ -1,12 +1,11 @@
-// The part of a sweep that the store does: it begins with the first page of a full fetch, each page confirms what it shows, and at
-// the end the store finds what no page has shown. Why there are sweeps is told in Plan/SyncPlan+Sweeps.swift.
+// The store's part of a sweep (Plan/SyncPlan+Sweeps.swift says why there are sweeps): the first page of a full fetch begins it, each
+// page marks the records that it shows, and at the end the store finds those that no page has shown.
 
 import StrandlineLog
 import StrandlineSystem
 
 extension StoreCore {
-  /// Begins a sweep of a zone, with the first page of its full fetch, unless there is nothing here that it could remove or
-  /// release.
+  /// Begins a sweep of a zone, with the first page of its full fetch, unless this store has nothing that it could remove or release.
   mutating func beginSweep(of zone: ZoneID) throws {
     let (hasGhosts, living, isUnread) = projections.withLock { state in
       (
@@ -21,10 +20,10 @@ extension StoreCore {
     try append(.sweepBegan(SweepBegan(zone: zone, epoch: epoch, since: since)))
   }
 
-  /// Appends which of a page's records the open sweep has seen, as far as their bases do not say it. Returns the sweep's
-  /// epoch; 0 if none is open.
+  /// Marks a page's records as seen by the open sweep, except those whose newer bases say so already. Returns the sweep's epoch; 0
+  /// if none is open.
   ///
-  /// - Parameter knownSince: since when the zone is known to have been there; nil if nothing says it.
+  /// - Parameter knownSince: since when the zone is known to exist; nil if that is not known.
   mutating func confirm(_ changes: [ServerChange], in zone: ZoneID, knownSince: Int64?) throws -> UInt64 {
     guard let epoch = projections.sync.zones[zone]?.sweepEpoch, epoch != 0 else { return 0 }
     let names = try changes.filter { change in
@@ -41,13 +40,13 @@ extension StoreCore {
     return epoch
   }
 
-  /// Since when a zone is known to have been there, by what changes show that are not applied yet: a record that this store has, of
-  /// the same life by its creation at the server, or one that it knows to be deleted. 0 if that came here before the zone came into
-  /// doubt; else the moment of its creation, as it may have been uploaded to another zone of that name. Nil without any.
+  /// Since when a zone is known to exist, by changes that are not applied yet: a record that this store has, with the same creation
+  /// time, or one that it knows to be deleted. 0 if this store had it before the zone was in doubt. If later, its creation time, as
+  /// it may be from another zone of that name. Nil without any.
   func knownSince(_ changes: [ServerChange], in zone: ZoneID) throws -> Int64? {
     let proved = LSN(rawValue: projections.sync.zones[zone]?.unprovedSince ?? 0)
-    // Where a known name has a record of another creation, the zone, or a part of it, was filled again: there a tombstone may be
-    // of another zone of that name in which this name was used again.
+    // If a known name has a record with another creation time, someone has filled the zone again, perhaps a new one of that name. Then
+    // a tombstone may be of a record in the new zone, and proves nothing.
     let isFilledAgain = try changes.contains { change in
       switch change.kind {
       case .version(let server), .listed(let server):
@@ -69,7 +68,7 @@ extension StoreCore {
       case .deletion:
         guard !isFilledAgain else { continue }
         let look = try projections.look(change.id)
-        // A deletion that the server has not confirmed says nothing of what it has deleted.
+        // A deletion that the server has not confirmed proves nothing.
         let deletion = look.deletion.flatMap { $0.isProvisional ? nil : $0 }
         known =
           look.entry?.base.map { (lsn: $0.version, created: $0.createdMilliseconds) }
@@ -88,7 +87,7 @@ extension StoreCore {
 }
 
 extension RecordStore {
-  /// The living records of a zone that were synced, in order, each with its base.
+  /// The living synced records of a zone, in order, each with its base.
   func synced(in zone: ZoneID) throws -> [(id: RecordID, base: Base)] {
     var found: [(id: RecordID, base: Base)] = []
     try view().forEachLiving(ofType: nil, in: EntryScan.Range(zone: zone)) { id, entry in
@@ -98,12 +97,11 @@ extension RecordStore {
     return found
   }
 
-  /// The living records of a zone that were synced and that its sweep has not seen; and the records whose versions could not
-  /// be read, and that its sweep has not seen either.
+  /// The living synced records of a zone that its sweep has not seen, and the unreadable ones that it has not seen either.
   ///
   /// - Complexity: O(records of the zone + events since the sweep began).
   func absences(from zone: ZoneID, sinceSweep epoch: UInt64) throws -> AbsenceProof {
-    // A record that two names' hashes hide stays until the next sweep.
+    // Hashes of names: after a collision an absent record stays until the next sweep.
     var confirmed: Set<Int> = []
     var knownSince: Int64?
     let proved = LSN(rawValue: projections.sync.zones[zone]?.unprovedSince ?? 0)
@@ -114,7 +112,7 @@ extension RecordStore {
         for name in event.names { confirmed.insert(CloudName(name).hashValue) }
         if let since = event.knownSince { knownSince = min(knownSince ?? since, since) }
       case .held:
-        // What came since and could not be read was shown, by a page or by the answer to a lookup.
+        // A version that could not be read was shown all the same, by a page or by a lookup.
         guard case .held(let held) = try EventSource.decode(found), held.direction == .download, held.id.zone == zone
         else { break }
         confirmed.insert(held.id.key.hashValue)
@@ -142,7 +140,7 @@ extension RecordStore {
 }
 
 extension Base {
-  /// Whether the server's version is of the life of this one, by the moment of its creation there, which no change changes.
+  /// Whether the server's version is of the same record, by its time of creation, which edits do not change.
   func isOfLife(of server: ServerRecord) -> Bool {
     guard let createdMilliseconds else { return false }
     return createdMilliseconds == server.system.created?.milliseconds

@@ -1,14 +1,13 @@
-// Carries out what the plan has the store do (Plan/StoreStep.swift): each step is a transaction or a few of them, in which the
-// premises are checked again.
+// Carries out the plan's steps (Plan/StoreStep.swift). Each is one or a few transactions, in which the premises are checked again.
 
 import StrandlineLog
 import StrandlineSystem
 import Synchronization
 
 extension RecordStore {
-  /// Carries out a step. What it appends is durable when this returns.
+  /// Carries out a step. Its events are durable when this returns.
   ///
-  /// - Throws: what the store throws; `.tooLarge` is a result.
+  /// - Throws: the store's errors, but for `.tooLarge`, which is a result.
   func perform(_ step: StoreStep, _ database: any CloudDatabase) async throws -> StoreResult {
     switch step {
     case .append(let step):
@@ -61,8 +60,8 @@ extension RecordStore {
     }
   }
 
-  /// Applies a page and its token in one transaction. Drops it whole if the zone has another token by now: the page may be older
-  /// than what is here.
+  /// Applies a page and its token in one transaction. Drops the whole page if the zone has another token by now: it may be older than
+  /// this store's records.
   private func apply(_ step: PageStep) async throws -> TakenChanges {
     let (zone, page) = (step.request.zone, step.page)
     let startsOver = step.isReset || step.token == nil
@@ -77,7 +76,7 @@ extension RecordStore {
     ) { core in
       guard core.projections.sync.zones[zone]?.token == step.token else { return false }
       if step.isReset {
-        // What was decided about the zone is carried out by the fetch that begins again.
+        // The new fetch carries out an earlier decision about the zone, so the decision is kept.
         let decided = core.projections.sync.zones[zone].flatMap { $0.isDirty && !$0.isLost ? $0 : nil }
         try core.append(
           .zoneChanged(
@@ -95,8 +94,8 @@ extension RecordStore {
           .tokenAdvanced(
             TokenAdvanced(zone: zone, asked: step.isReset ? nil : step.token, token: page.token, sweepEpoch: sweep)))
       }
-      // With an open sweep the zone is clean when that has ended, and else when the children of deleted records are settled.
-      // A fetch that the server's list did not ask for has ended too.
+      // With an open sweep the zone becomes clean at its end; with children of deleted records, when they are settled. A fetch for
+      // an upload's sake ends here too.
       let isFetched = core.projections.sync.zones[zone].map { $0.isDirty || $0.isFullFetch || $0.isNew } == true
       if !page.moreComing, sweep == 0, !step.reviewsChildren, isFetched {
         try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .clean)))
@@ -104,8 +103,8 @@ extension RecordStore {
     }
   }
 
-  /// Makes an upload ready to leave: the log says that it was sent, and that is durable when this returns. What the app has
-  /// replaced since its operation was made falls out, and with it what needs it: only a newest change is ever sent.
+  /// Logs `sent` for an upload; durable when this returns. Only newest changes are ever sent: operations that the app has replaced
+  /// meanwhile are taken out, with those that need them.
   func prepare(_ request: UploadRequest) async throws -> (leaving: UploadRequest, fallenOut: FallenOut) {
     let number = environment.random.next()
     var leaving = request
@@ -115,7 +114,7 @@ extension RecordStore {
       var names: Set<CloudName> = []
       for upload in request.uploads {
         guard let entry = try core.projections.entry(upload.id), entry.pending?.newest == upload.lsn else { continue }
-        // The server has said something newer of the record since its operation was made.
+        // A newer version of the server's has arrived since the operation was made.
         guard entry.base?.version == upload.base else {
           fallenOut.stale.append(upload.id)
           continue
@@ -123,7 +122,7 @@ extension RecordStore {
         names.insert(upload.id.key)
       }
       for upload in request.uploads where names.contains(upload.id.key) {
-        // The deletion of an old life refers to nothing.
+        // The deletion of an old record refers to nothing.
         if !upload.isPreparation, let target = try core.projections.missingTarget(of: upload.item, sentWith: names) {
           fallenOut.lacking.append((upload.id, target))
           names.remove(upload.id.key)
@@ -144,7 +143,7 @@ extension RecordStore {
 }
 
 extension PageStep {
-  /// What the page says of records.
+  /// The page's changes.
   var changes: [ServerChange] {
     page.changes.map { change in
       switch change {
@@ -194,7 +193,7 @@ extension StoreCore {
     case .nothingKnown(let id): return projections.withLock { $0.knowsNothing(of: id) }
     case .sweep(let id, let sweep): return sweep != 0 && zone(id)?.sweepEpoch == sweep
     case .removes(let id): return zone(id)?.resetPolicy == ResyncSource.server.rawValue
-    // A decision about the zone drops its token.
+    // Without a token, a person or a rule has decided about the zone meanwhile.
     case .unswept(let id): return zone(id).map { $0.isDirty && $0.sweepEpoch == 0 && $0.token != nil } ?? false
     }
   }

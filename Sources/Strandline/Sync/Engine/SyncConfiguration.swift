@@ -1,4 +1,4 @@
-// Which cloud a store syncs with, and how. The clients of clouds are in other modules; this is what they hand to `open`.
+// The app's settings for sync. The cloud clients are in other modules, and hand their database to `open` in this value.
 
 package import StrandlineSystem
 
@@ -9,40 +9,40 @@ public struct SyncConfiguration: Sendable {
   /// Makes the database for a store, given the store's folder (which may hold a session file).
   package var makeDatabase: @Sendable (_ storePath: String, _ environment: StoreEnvironment) throws -> any CloudDatabase
 
-  /// Whether the engine starts runs by itself: after a write, about each minute (`SyncPace.poll`), and when a wait is over. While
-  /// runs fail, the next one comes after a second, and then after twice as long each time, up to five minutes. If false, only
+  /// Whether the engine syncs by itself: after a write, about each minute (`SyncPace.poll`), and when a wait is over. While cycles
+  /// fail, the next one comes after a second, then after twice as long each time, up to five minutes. If false, only
   /// `SyncEngine.now()` syncs, and `wake(_:)` does nothing.
   public var isAutomatic = true
 
-  /// Which zones are synced: all by default. The setting is not kept in the store: each open says it again.
+  /// Which zones are synced: all by default. The store does not remember it, so each open has to say it.
   public var zones = SyncedZones.all
 
-  /// In which order a zone comes that this store has never fetched.
+  /// In which order this store fetches a zone for the first time.
   public var firstFetch = FirstFetch.pageByPage
 
-  /// Takes lines that say what the engine does; none by default.
+  /// Takes the lines of the engine's log; none by default.
   public var log: SyncLog?
 
-  /// When the engine runs by itself, and how long it waits while requests fail.
+  /// When the engine syncs by itself, and how long it waits while requests fail.
   public var pace = SyncPace()
 
-  /// What the engine does by itself about a zone that is lost: by default nothing, so that a person decides.
+  /// What the engine does about a lost zone: by default nothing, so that a person decides.
   public var zoneLosses = ZoneLossRules()
 
   /// How large an upload may be.
   public var batch = UploadBatch()
 
-  /// How long a record waits that is over quota.
+  /// How long a record waits when the user's storage is full.
   public var overQuota = OverQuotaWait()
 
-  /// Which version of the app this is (`CFBundleVersion`, say); empty by default.
+  /// The app's version (`CFBundleVersion`, for example); empty by default.
   ///
-  /// A record that the server refused as wrong waits until it is edited or a person releases it. If the app names its versions, the first
-  /// run of another version sends it once more: the update may have mended what was wrong.
+  /// A record that the server refused as invalid waits until it is edited or a person releases it. If the app names its version, the
+  /// first cycle of another version sends it once more, as the update may have fixed the cause.
   public var appVersion = ""
 
-  /// What waits are drawn from; nil: from the store's random numbers. A fleet draws them apart from what logs draw on their
-  /// own threads, so that its seed has one outcome.
+  /// The random source for waits; nil: the store's. A simulated fleet separates it from the random numbers that logs use on
+  /// their own threads, so that a seed always gives the same result.
   package var random: (any RandomSource)?
 
   /// Syncs with any implementation of `CloudDatabase`.
@@ -52,7 +52,7 @@ public struct SyncConfiguration: Sendable {
 
   /// Syncs with a database that is made when the store has been opened.
   ///
-  /// - Parameter makeDatabase: gets the store's folder and environment; what it throws, `open` throws.
+  /// - Parameter makeDatabase: gets the store's folder and environment; `open` throws its errors.
   public init(
     making makeDatabase:
       @escaping @Sendable (_ storePath: String, _ environment: StoreEnvironment) throws ->

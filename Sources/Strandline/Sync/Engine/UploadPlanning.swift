@@ -1,11 +1,11 @@
-// The first step of an upload without its request: what it costs to find what goes next.
+// The first step of an upload without its request, to measure the cost of finding the next batch.
 
 import StrandlineSystem
 
 extension RecordStore {
   /// Plans the first step of an upload as a process that has just begun, and sends nothing.
   ///
-  /// For tests: the benchmark measures that it does not grow with what is owed.
+  /// For tests: the benchmark measures that the cost does not grow with the number of pending changes.
   ///
   /// - Returns: how many operations the step would send.
   package func planUpload(to scope: DatabaseScope) throws -> Int {

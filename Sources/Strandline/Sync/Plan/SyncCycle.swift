@@ -68,7 +68,7 @@ struct SyncCycle: Sendable {
 }
 
 /// Why a cycle has failed.
-struct RunFailure: Sendable {
+struct CycleFailure: Sendable {
   var error: StrandlineError
   /// It concerns a zone, a type or a record, and all the rest was synced.
   var isOfPart: Bool

@@ -23,7 +23,7 @@ final class SyncWatch: Sendable {
     var kept: (refused: [SyncStatus.Halt], leftOut: [ZoneID]) = ([], [])
     var decided: [ZoneID: ZoneLossDecision] = [:]
     var retry: SyncStatus.Retry?
-    var failure: RunFailure?
+    var failure: CycleFailure?
     var lastOperation: SyncStatus.Operation?
     var lastUpload: Int64?
     var lastFetch: Int64?
@@ -61,7 +61,7 @@ final class SyncWatch: Sendable {
     state.withLock { $0.wait = wait.map { SyncStatus.Wait($0, wall: wall) } }
   }
 
-  func runBegins() {
+  func cycleBegins() {
     state.withLock { state in
       state.isRunning = true
       (state.report, state.pages) = (SyncReport(), 0)
@@ -167,7 +167,7 @@ final class SyncWatch: Sendable {
   }
 
   /// - Parameter wait: what the next request has to wait for.
-  func runEnded(
+  func cycleEnded(
     _ plan: borrowing SyncPlan, _ refusedZones: [ZoneID: CloudError], _ wait: RequestPace.Wait?,
     _ failure: (any Error)?
   ) {
@@ -181,7 +181,7 @@ final class SyncWatch: Sendable {
       switch error {
       case nil: state.failure = nil
       case .some(nil): break
-      case .some(let error?): state.failure = RunFailure(error: error, isOfPart: isOfPart)
+      case .some(let error?): state.failure = CycleFailure(error: error, isOfPart: isOfPart)
       }
       return state.report
     }

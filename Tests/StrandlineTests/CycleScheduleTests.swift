@@ -1,4 +1,4 @@
-// When an engine makes its automatic runs, and how far many engines are apart.
+// When an engine makes its automatic cycles, and how far many engines are apart.
 
 import Strandline
 import StrandlineSystem
@@ -7,13 +7,13 @@ import Testing
 @testable import Strandline
 
 @Suite(.timeLimit(.minutes(30)))
-struct RunScheduleTests {
+struct CycleScheduleTests {
   private let random = SeededRandom(seed: 6)
 
   @Test func `a moment that devices share is spread, as far as the app wants`() {
     var pace = SyncPace()
     func waits(_ causes: Set<SyncCause>, seed: UInt64) -> [Int64] {
-      let (schedule, random) = (RunSchedule(pace), SeededRandom(seed: seed))
+      let (schedule, random) = (CycleSchedule(pace), SeededRandom(seed: seed))
       return (0..<1_000).map { _ in schedule.debounce(causes, random) }
     }
     let first = waits([.networkReturned], seed: 1)
@@ -41,19 +41,19 @@ struct RunScheduleTests {
     let random = SeededRandom(seed: 1)
     let due = NextDue(milliseconds: 20_000, isServers: true)
     let waits = (0..<100).map { _ in
-      var schedule = RunSchedule(SyncPace())
+      var schedule = CycleSchedule(SyncPace())
       // The poll of a run that failed may come earlier, and sends nothing then.
-      for _ in 0..<8 { _ = schedule.runEnded(hasFailed: true, due: nil, random) }
-      return schedule.runEnded(hasFailed: true, due: due, random)
+      for _ in 0..<8 { _ = schedule.cycleEnded(hasFailed: true, due: nil, random) }
+      return schedule.cycleEnded(hasFailed: true, due: due, random)
     }
     #expect(waits.allSatisfy { (20_000...25_000).contains($0) })
     #expect(Set(waits).count > 90)
   }
 
   @Test func `the engine's own wait is drawn once`() {
-    var schedule = RunSchedule(SyncPace())
+    var schedule = CycleSchedule(SyncPace())
     let due = NextDue(milliseconds: 700, isServers: false)
-    #expect(schedule.runEnded(hasFailed: true, due: due, SeededRandom(seed: 1)) == 700)
+    #expect(schedule.cycleEnded(hasFailed: true, due: due, SeededRandom(seed: 1)) == 700)
   }
 
   @Test func `own waits double to 29 minutes, and long ones are spread over all of them`() {
@@ -76,44 +76,44 @@ struct RunScheduleTests {
   }
 
   @Test func `the foreground is followed at once, a write after half a second`() {
-    let schedule = RunSchedule(SyncPace())
+    let schedule = CycleSchedule(SyncPace())
     #expect(schedule.debounce([.foreground, .networkReturned], random) == 0 && schedule.debounce([], random) == 500)
-    #expect(!RunSchedule.options([.push]).isUserInitiated && RunSchedule.options([.foreground]).isUserInitiated)
+    #expect(!CycleSchedule.options([.push]).isUserInitiated && CycleSchedule.options([.foreground]).isUserInitiated)
   }
 
   @Test func `an app's own pace counts, whatever numbers it has`() {
     var pace = SyncPace()
     (pace.debounce, pace.poll, pace.longestWait) = (.zero, .seconds(600), .seconds(10))
     let random = SeededRandom(seed: 3)
-    var schedule = RunSchedule(pace)
+    var schedule = CycleSchedule(pace)
     #expect(schedule.debounce([], random) == 0)
     for _ in 0..<50 {
-      #expect((300_000...600_000).contains(schedule.runEnded(hasFailed: false, due: nil, random)))
+      #expect((300_000...600_000).contains(schedule.cycleEnded(hasFailed: false, due: nil, random)))
       #expect((5_000...10_000).contains(pace.ownWait(failures: 20, random)))
     }
     (pace.debounce, pace.poll, pace.longestWait) = (.seconds(-5), .seconds(-1), .seconds(-1))
-    schedule = RunSchedule(pace)
-    #expect(schedule.debounce([], random) == 0 && schedule.runEnded(hasFailed: false, due: nil, random) >= 500)
+    schedule = CycleSchedule(pace)
+    #expect(schedule.debounce([], random) == 0 && schedule.cycleEnded(hasFailed: false, due: nil, random) >= 500)
     #expect(pace.ownWait(failures: 20, random) >= 500)
     pace.poll = .seconds(Int64.max)
     pace.debounce = .seconds(Int64.max)
-    schedule = RunSchedule(pace)
-    #expect(schedule.runEnded(hasFailed: false, due: nil, isConstrained: true, random) > 0)
+    schedule = CycleSchedule(pace)
+    #expect(schedule.cycleEnded(hasFailed: false, due: nil, isConstrained: true, random) > 0)
     #expect(schedule.debounce([], isConstrained: true, random) > 0)
     #expect(SyncPace.prompt.ownWait(failures: 20, random) <= 300_000)
   }
 
   @Test func `a constrained device runs by itself a tenth as often, and at once when it is asked to`() {
     let random = SeededRandom(seed: 4)
-    var schedule = RunSchedule(SyncPace())
+    var schedule = CycleSchedule(SyncPace())
     for _ in 0..<50 {
-      let wait = schedule.runEnded(hasFailed: false, due: nil, isConstrained: true, random)
+      let wait = schedule.cycleEnded(hasFailed: false, due: nil, isConstrained: true, random)
       #expect((300_000...600_000).contains(wait))
     }
     #expect(schedule.debounce([], isConstrained: true, random) == 5_000)
     #expect((0...250).contains(schedule.debounce([.push], isConstrained: true, random)))
     // What waits for a moment comes at that moment.
     let due = NextDue(milliseconds: 700, isServers: false)
-    #expect(schedule.runEnded(hasFailed: true, due: due, isConstrained: true, random) == 700)
+    #expect(schedule.cycleEnded(hasFailed: true, due: due, isConstrained: true, random) == 700)
   }
 }

@@ -1,14 +1,14 @@
-// The runs of an engine: one at a time. Callers that ask for the same one while it has not begun share its result.
+// The queue of an engine's cycles, which run one at a time. Callers of `now()` share a cycle that has not begun, and its result.
 //
-// A caller that is cancelled leaves at once; a run without callers is given up. A run has a task of its
-// own, so that a suspension or a close can end it.
+// A cancelled caller returns at once; a cycle without callers is cancelled. Each cycle has its own task, so that a suspension or a
+// close can end it.
 
 import Synchronization
 
-/// Runs that are asked for, under way or queued.
-final class SyncRuns: Sendable {
-  /// One run and its callers.
-  private final class Run: Sendable {
+/// The cycle under way and those that are queued.
+final class CycleQueue: Sendable {
+  /// One cycle.
+  private final class Cycle: Sendable {
     let options: CycleOptions
     /// Whether later callers may join it before it begins.
     let isShared: Bool
@@ -19,19 +19,19 @@ final class SyncRuns: Sendable {
   }
 
   private struct Caller {
-    let run: Run
+    let cycle: Cycle
     let continuation: CheckedContinuation<SyncReport, any Error>
   }
 
   private struct State {
-    var queued: [Run] = []
-    var current: Run?
+    var queued: [Cycle] = []
+    var current: Cycle?
     var currentTask: Task<Void, Never>?
     var callers: [UInt64: Caller] = [:]
     /// Callers that were cancelled before they began to wait.
     var cancelled: Set<UInt64> = []
     var nextCaller: UInt64 = 0
-    /// Why no run begins; nil: they do.
+    /// Why no cycle begins; nil if they do.
     var refusal: StrandlineError?
   }
 
@@ -40,21 +40,19 @@ final class SyncRuns: Sendable {
   private let body: @Sendable (CycleOptions) async throws -> SyncReport
 
   /// - Parameters:
-  ///   - executor: where the runs' tasks run; nil for Swift's pool.
-  ///   - body: makes a run.
+  ///   - executor: where the cycles' tasks run; nil for Swift's pool.
+  ///   - body: makes a cycle.
   init(on executor: (any TaskExecutor)?, _ body: @escaping @Sendable (CycleOptions) async throws -> SyncReport) {
     self.executor = executor
     self.body = body
   }
 
-  /// How many callers wait.
-  ///
-  /// For tests: they go on when all have asked.
+  /// How many callers wait. For tests, which continue when all have called.
   var callerCount: Int { state.withLock { $0.callers.count } }
 
-  /// Makes a run, after those that were asked for before.
+  /// Makes a cycle, after those in the queue.
   ///
-  /// - Parameter isShared: joins a run that was asked for in the same way and has not begun.
+  /// - Parameter isShared: joins a shared cycle that has not begun, if there is one.
   func run(_ options: CycleOptions, isShared: Bool) async throws -> SyncReport {
     let number = state.withLock { state in
       state.nextCaller += 1
@@ -66,9 +64,9 @@ final class SyncRuns: Sendable {
           if let refusal = state.refusal { return refusal }
           if state.cancelled.remove(number) != nil { return CancellationError() }
           let known = isShared ? state.queued.first { $0.isShared } : nil
-          let run = known ?? Run(options, isShared: isShared)
-          if known == nil { state.queued.append(run) }
-          state.callers[number] = Caller(run: run, continuation: continuation)
+          let cycle = known ?? Cycle(options, isShared: isShared)
+          if known == nil { state.queued.append(cycle) }
+          state.callers[number] = Caller(cycle: cycle, continuation: continuation)
           if state.current == nil { begin(&state) }
           return nil
         }
@@ -86,31 +84,31 @@ final class SyncRuns: Sendable {
         state.cancelled.insert(number)
         return (nil, nil)
       }
-      if state.callers.values.contains(where: { $0.run === caller.run }) { return (caller, nil) }
-      state.queued.removeAll { $0 === caller.run }
-      return (caller, state.current === caller.run ? state.currentTask : nil)
+      if state.callers.values.contains(where: { $0.cycle === caller.cycle }) { return (caller, nil) }
+      state.queued.removeAll { $0 === caller.cycle }
+      return (caller, state.current === caller.cycle ? state.currentTask : nil)
     }
     task?.cancel()
     caller?.continuation.resume(throwing: CancellationError())
   }
 
-  /// Begins the next run, if there is one.
+  /// Begins the next cycle, if there is one.
   private func begin(_ state: inout State) {
     (state.current, state.currentTask) = (nil, nil)
     guard !state.queued.isEmpty else { return }
-    let run = state.queued.removeFirst()
-    state.current = run
+    let cycle = state.queued.removeFirst()
+    state.current = cycle
     state.currentTask = Task(executorPreference: executor) { [body] in
       let result: Result<SyncReport, any Error>
-      do { result = .success(try await body(run.options)) } catch { result = .failure(error) }
-      self.ended(run, result)
+      do { result = .success(try await body(cycle.options)) } catch { result = .failure(error) }
+      self.ended(cycle, result)
     }
   }
 
-  /// A run has ended: its callers get the result, and the next one begins.
-  private func ended(_ run: Run, _ result: Result<SyncReport, any Error>) {
+  /// A cycle has ended: its callers get the result, and the next one begins.
+  private func ended(_ cycle: Cycle, _ result: Result<SyncReport, any Error>) {
     let callers = state.withLock { state in
-      let numbers = state.callers.filter { $0.value.run === run }.keys
+      let numbers = state.callers.filter { $0.value.cycle === cycle }.keys
       let callers = numbers.compactMap { state.callers.removeValue(forKey: $0) }
       begin(&state)
       return callers
@@ -118,8 +116,8 @@ final class SyncRuns: Sendable {
     for caller in callers { caller.continuation.resume(with: result) }
   }
 
-  /// Ends the run under way and those that are queued, whose callers get `error`, and begins none until `resume`. When this
-  /// returns, no run is under way.
+  /// Ends the cycle under way and those in the queue, whose callers get `error`, and begins none until `resume`. When this returns,
+  /// no cycle is under way.
   func stop(_ error: StrandlineError) async {
     let (callers, task) = state.withLock { state in
       state.refusal = error
@@ -132,6 +130,6 @@ final class SyncRuns: Sendable {
     await task?.value
   }
 
-  /// Begins runs again.
+  /// Begins cycles again.
   func resume() { state.withLock { $0.refusal = nil } }
 }
