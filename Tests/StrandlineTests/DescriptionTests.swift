@@ -114,7 +114,7 @@ struct `A public value` {
         == "history of 2592000.0 seconds; compacts from a part of 0.3333333333333333 on, in 0.25 of the time")
     #expect("\(try await store.compact())".hasPrefix("bytes "))
     #expect("\(SyncConfiguration.simulated(SimulatedCloud()))" == "sync by hand")
-    #expect("\(SyncPace.prompt)" == "runs 0.5 s after a write and every 60.0 s, waits up to 300.0 s")
+    #expect("\(SyncPace.prompt)" == "syncs 0.5 s after a write and every 60.0 s, waits up to 300.0 s")
     try await store.close()
   }
 

@@ -322,9 +322,9 @@ private final class Seen: Sendable {
       func count(_ of: SyncLogLevel, _ text: String) -> Int { found.count { $0.level == of && $0.line.contains(text) } }
       #expect(count(.notice, "holds 'Main/x', until a person acts: BAD_REQUEST") == (level <= .notice ? 1 : 0))
       #expect(count(.info, "waits ") == (level <= .info ? 1 : 0))
-      #expect(count(.info, "run ended: ") == (level <= .info ? 2 : 0))
+      #expect(count(.info, "cycle ended: ") == (level <= .info ? 2 : 0))
       #expect(count(.debug, "request: upload") == (level == .debug ? 2 : 0), "the zone, and the batch")
-      #expect(count(.error, "run failed: ") == 1)
+      #expect(count(.error, "cycle failed: ") == 1)
     }
   }
 

@@ -1,54 +1,54 @@
-// Why a pending record is not sent: the cause nearest to it, and the next record on the way there. The edges of the graph are the
-// plan's own (Plan/Outgoing/OutgoingQueue+Order.swift, CascadeGuard.swift, and the sets); here they are followed.
+// Finds why a pending record is not sent: the nearest cause, and the next record on the way to it. It follows the same edges as the
+// upload queue (Plan/Outgoing/OutgoingQueue+Order.swift, CascadeGuard.swift, and the upload sets).
 //
-// A record that cannot go keeps back those that refer to it, those that go with it, and the deletions of what it refers to.
-// So the cause may lie several records away, and there may be circles on the way. It is looked for from the record outwards.
-// What is found is remembered: records of one page mostly wait for the same one.
+// A record that cannot be sent blocks those that refer to it, those of its upload set, and deletions that have to wait for its save.
+// So the cause may be several records away, with circles on the way. A breadth-first search starts at the record; its results are
+// cached, as the records of one page mostly wait for the same one.
 
 import StrandlineLog
 import StrandlineSystem
 import Synchronization
 
-/// The obstacles of records, found one after the other, as the store stood when the first was asked for.
+/// The obstacles of records, in the state of the store at its creation.
 struct KnownObstacles {
-  /// What may keep something back: a record that is owed, or the records that go together as a whole.
+  /// A node of the graph: a pending record, or an upload set.
   private enum Place: Hashable {
     case record(RecordID)
     case set(RecordSet)
   }
 
-  /// A place that is waited for, and the word for that.
+  /// An edge: the node that is waited for, and the obstacle to report for it.
   private struct Wait {
     var place: Place
     var obstacle: PendingChange.Obstacle
   }
 
   private struct Node {
-    /// What forbids the record itself to be sent.
+    /// Why the record itself cannot be sent.
     var cause: PendingChange.Obstacle?
     var waits: [Wait]
   }
 
-  /// The way from a place to the cause nearest to it.
+  /// The way from a node to the nearest cause.
   private struct Way {
     var next: Wait
-    /// How many places away that is: at least 1.
+    /// How many edges away the cause is: at least 1.
     var distance: Int
   }
 
   private let facts: StoreFacts
-  /// What the engine knows to be refused of a type in a zone.
+  /// The engine's halt of a type in a zone.
   private let halt: (ZoneID, String) -> SyncStatus.Halt?
   private let leavesOut: (ZoneID) -> Bool
   /// Whether anything is held, halted or lost.
   private let isAnyKeptBack: Bool
-  /// Only what a person has to end counts as a cause, and not a hold that ends by itself.
+  /// Whether only causes count that a person has to end, and not holds with a timer.
   private let onlyLasting: Bool
-  /// What each place waits for that was looked at; nil if nothing of it is owed.
+  /// The nodes that were visited; nil if nothing of one is pending.
   private var nodes: [Place: Node?] = [:]
-  /// What was found of each place from which was looked; nil if no cause keeps it back.
+  /// The ways that were found; nil if no cause is reachable.
   private var ways: [Place: Way?] = [:]
-  /// What the saves that are owed leave, by zone. Nil before it was asked for: only a deletion needs it.
+  /// The references that pending saves release, by zone; nil until a deletion needs them.
   private var cascades: [ZoneID: CascadeGuard]?
 
   init(_ store: RecordStore, onlyLasting: Bool = false) {
@@ -59,23 +59,23 @@ struct KnownObstacles {
     leavesOut = { zone in engine?.leavesOut(zone) == true }
   }
 
-  /// Why a record is not sent; nil if nothing is known that forbids it.
+  /// Why a record is not sent; nil if no reason is known.
   ///
-  /// Following `target`, `referrer` and `together` from record to record ends at one that is held, halted or of a lost zone,
-  /// if there is one: each is nearer to it.
+  /// A caller that follows `target`, `referrer` and `together` from record to record gets nearer to a held or halted record, or one of
+  /// a lost zone, if there is one.
   mutating func obstacle(to id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws -> PendingChange.Obstacle? {
     if let cause = cause(of: id, entry) { return cause }
     if isAnyKeptBack, let wait = try way(from: .record(id))?.next {
-      // The set's own next place is the record of it that is in the way.
+      // The set's next node is its record that cannot be sent.
       guard case .set = wait.place else { return wait.obstacle }
       return ways[wait.place].flatMap(\.self)?.next.obstacle
     }
-    // Nothing but the order of the requests, or what the server may refuse, keeps it back.
+    // It only waits for its turn, or for a target that the server may refuse.
     let targets = try targets(of: id, entry, pending)
     return (targets.first { $0.pending != nil } ?? targets.first).map { .target($0.id) }
   }
 
-  /// What forbids the record itself to be sent.
+  /// Why the record itself cannot be sent.
   private func cause(of id: RecordID, _ entry: RecordEntry) -> PendingChange.Obstacle? {
     let (held, lost) = facts.learned { ($0.held[id], $0.zones[id.zone]?.lostReason) }
     if leavesOut(id.zone) { return .zoneLeftOut }
@@ -86,14 +86,14 @@ struct KnownObstacles {
     return halt(id.zone, entry.type).map { .halted($0) }
   }
 
-  /// Looks for the cause nearest to a place, in widening circles. O(what it waits for).
+  /// Searches for the nearest cause, breadth first. O(nodes that it waits for).
   private mutating func way(from start: Place) throws -> Way? {
     if let known = ways[start] { return known }
     var found = [start]
-    /// How far away each of them is, and from which one it was found.
+    /// How far away each found node is; and from which node, by which edge.
     var distances = [start: 0]
     var steps: [Place: (from: Place, wait: Wait)] = [:]
-    /// The place on the nearest way that is known, and how far away its end is from the start and from that place.
+    /// The best node: it is a cause, or has a known way to one. Its cause's distance from the start, and from the node.
     var best: (place: Place, distance: Int, rest: Int)?
     var index = 0
     while index < found.count {
@@ -116,7 +116,7 @@ struct KnownObstacles {
       }
     }
     guard let best else {
-      // Nor is there one for any of these.
+      // No cause is reachable from any of these.
       for place in found { ways[place] = .some(nil) }
       return nil
     }
@@ -144,7 +144,7 @@ struct KnownObstacles {
     return node
   }
 
-  /// What a record waits for.
+  /// The edges of a record.
   private mutating func waits(of id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws -> [Wait] {
     var waits = try targets(of: id, entry, pending).filter { $0.pending != nil }.map {
       Wait(place: .record($0.id), obstacle: .target($0.id))
@@ -156,8 +156,8 @@ struct KnownObstacles {
     return waits
   }
 
-  /// The records that a save needs and the server does not have, but for those that go with it; none if the save cannot be read,
-  /// or not yet.
+  /// The targets of a save that the server does not have, without those of its upload set; none if the save cannot be read, or not
+  /// yet.
   private func targets(of id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws -> [LackingTarget] {
     guard !pending.isDeletion, pending.newest <= facts.durableLSN else { return [] }
     let item: UploadItem?
@@ -174,13 +174,13 @@ struct KnownObstacles {
     let all = try cascades ?? allCascades()
     cascades = all
     let set = facts.set(of: id)
-    // What goes with it does not keep it back.
+    // The rest of its upload set does not block it.
     return all[id.zone]?.savesAtRisk(fromDeleting: id.key).filter {
       $0 != id && (set == nil || facts.set(of: $0) != set)
     } ?? []
   }
 
-  /// What the saves that are owed leave. O(records that owe something).
+  /// The references that all pending saves release. O(records with pending changes).
   private func allCascades() throws -> [ZoneID: CascadeGuard] {
     var all: [ZoneID: CascadeGuard] = [:]
     for lsn in facts.pending(.max, after: .none, upTo: facts.appliedLSN) {

@@ -1,5 +1,4 @@
-// What is pending, record by record, and what each waits for as far as the log says it: without an engine, and
-// without a request.
+// Lists the pending records, and why each is not sent yet, from the log alone: without an engine, and without a request.
 
 import StrandlineLog
 import StrandlineSystem
@@ -11,50 +10,49 @@ public struct PendingChange: Hashable, Sendable {
   public enum Obstacle: Hashable, Sendable {
     /// The server refused it.
     case held(StoreStatus.Held)
-    /// It refers to a record that the server does not have.
+    /// It refers to that record, which the server does not have.
     case target(RecordID)
-    /// It is a deletion, and at the server that record still refers to it, whose change cannot go. To delete it first could
-    /// have the server delete the other one along with it.
+    /// It is a deletion, and at the server that record still refers to it; the change that removes the reference cannot be sent. If the
+    /// deletion were sent first, the server could delete that record too.
     case referrer(RecordID)
-    /// A transaction that is uploaded as a whole wrote it, and that record of it cannot go.
+    /// It is of a transaction that is uploaded as a whole, and that record of the transaction cannot be sent.
     case together(RecordID)
     /// Its zone is not synced, because it is lost or was erased.
     case zoneLost(ZoneLoss)
-    /// The configuration of this store's engine leaves its zone out (`SyncConfiguration.zones`). A store that was opened without
-    /// an engine does not know that.
+    /// This app does not sync its zone (`SyncConfiguration.zones`). Only known in a store with an engine.
     case zoneLeftOut
-    /// The server refuses every record of its type, or everything of its zone, as the engine of this store has found.
+    /// The server refuses every record of its type, or every change of its zone, as this store's engine has found.
     case halted(SyncStatus.Halt)
   }
 
-  /// Which.
+  /// The record.
   public var id: RecordID
   /// Whether it is to be deleted.
   public var isDeletion: Bool
-  /// The newest change, which is what is sent.
+  /// The newest change, the one to be sent.
   public var lsn: LSN
   /// The oldest change that the server lacks.
   public var since: LSN
-  /// When that was made, in milliseconds since 1970 by this device's clock; nil if its event cannot be read.
+  /// When the oldest change was made, in milliseconds since 1970 by this device's clock; nil if its event cannot be read.
   public var milliseconds: Int64?
-  /// The version of the server that it was made from; nil if the server has none.
+  /// The change tag of the server's version that it was made from; nil if the server has none.
   public var changeTag: String?
   /// A request may have carried it, and the answer is not known.
   public var mayHaveArrived: Bool
-  /// Why it is not sent; nil if nothing is known that forbids it.
+  /// Why it is not sent; nil if no reason is known.
   public var obstacle: Obstacle?
 }
 
-/// A page of what is pending.
+/// A page of pending changes.
 public struct PendingChangePage: Hashable, Sendable {
-  /// The records, in the order of their newest changes, which is about that in which they are sent.
+  /// The records, in the order of their newest changes, about the order in which they are sent.
   public var changes: [PendingChange]
-  /// What `pendingChanges(after:limit:)` takes for the next page; nil if this is the last.
+  /// The argument of `pendingChanges(after:limit:)` for the next page; nil if this is the last.
   public var next: LSN?
 }
 
 extension RecordStore {
-  /// The records with changes that the server has not settled, a page of them, in the order of the log.
+  /// A page of the records with changes that the server has not settled, in the order of the log.
   ///
   /// - Parameters:
   ///   - lsn: `PendingChangePage.next` of the page before.
@@ -63,12 +61,12 @@ extension RecordStore {
   ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.invalidValue` for a limit below 1; `.damaged` if the event of a change cannot be read
   ///   and it is not known which record it is of; `.io`, `.closed`.
-  /// - Complexity: O(records of the page + records that those wait for), a few reads of the log for each. If something is
-  ///   held and the page has a deletion, O(records that owe something) besides.
+  /// - Complexity: O(records of the page + records that those wait for), a few reads of the log for each. If a record is held and the
+  ///   page has a deletion, also O(records with pending changes).
   public func pendingChanges(
     after lsn: LSN = .none, limit: Int = 1_000, fileID: String = #fileID, line: Int = #line
   ) throws -> PendingChangePage {
-    try CallSite(fileID, line).run("reading what is owed by the store at '\(path)'") {
+    try CallSite(fileID, line).run("reading the pending changes of the store at '\(path)'") {
       try requireOpen()
       try check(limit: limit)
       let durable = min(source.durableLSN, projections.appliedLSN)
@@ -77,7 +75,7 @@ extension RecordStore {
       var known = KnownObstacles(self)
       for lsn in lsns {
         guard let id = try owner(ofPending: lsn) else {
-          // Under a reader another process may have settled it, and compacted.
+          // If this is a reader, the writing process may have settled it, and compacted.
           if !source.isReader { try projections.checkIsNotOwed(lsn) }
           continue
         }
@@ -118,14 +116,14 @@ extension RecordStore {
 }
 
 extension PendingChange: CustomStringConvertible {
-  /// The record, the change and what is in its way.
+  /// The record, the change and its obstacle.
   public var description: String {
     "\(isDeletion ? "deletion" : "save") of \(id) at event \(lsn)\(obstacle.map { ", \($0)" } ?? "")".oneLine
   }
 }
 
 extension PendingChange.Obstacle: CustomStringConvertible {
-  /// What is in the way.
+  /// The reason, in short.
   public var description: String {
     switch self {
     case .held(let held): "held: \(held.code)".oneLine
@@ -140,6 +138,6 @@ extension PendingChange.Obstacle: CustomStringConvertible {
 }
 
 extension PendingChangePage: CustomStringConvertible {
-  /// How many, and whether there are more.
+  /// The number of changes, and whether more follow.
   public var description: String { "\(String.count(changes.count, "change"))\(next == nil ? "" : ", more to come")" }
 }

@@ -1,22 +1,22 @@
-// What a transaction still has to send, and what its records wait for; and the end of the waits that only a person can end.
+// The pending changes of one transaction; and errors for receipts whose wait only a person can end.
 //
-// A record may wait for another one, and that for a third. What ends the wait is at the end of that chain: a request that
-// is still to come, a moment, or a person. Receipts are not to wait in silence for a person, so the chain of each is followed
-// when a receipt begins to wait, and when a cycle has ended: what is then still pending was not sent for a reason.
+// A record may wait for another one, and that for a third. At the end of that chain is a request that is still to come, a timer, or a
+// person. A receipt must not wait in silence for a person. So the chain is followed when a receipt begins to wait, and after each
+// cycle: a change that is still pending then was not sent for a reason.
 
 import StrandlineSystem
 import Synchronization
 
 extension Receipt {
-  /// What of the transaction is not at the server yet, a record after the other, and what each waits for as far as this
-  /// store knows. Empty if nothing is pending. Without a request, also in a store without an engine.
+  /// The records of the transaction with pending changes, and why each is not sent, as far as this store knows. Makes no request, and
+  /// works in a store without an engine.
   ///
   /// - Throws: `StrandlineError`: `.damaged` and `.io` if an event of the transaction cannot be read; `.closed`.
-  /// - Complexity: O(records of the transaction), and of those that they wait for, a few reads of the log for
-  ///   each. If it deletes and something is held, O(records that owe something) besides.
+  /// - Complexity: O(records of the transaction + records that those wait for), a few reads of the log for each. If it deletes and a
+  ///   record is held, also O(records with pending changes).
   public func pendingChanges(fileID: String = #fileID, line: Int = #line) throws -> [PendingChange] {
     guard let lsns else { return [] }
-    return try CallSite(fileID, line).run("reading what events \(lsns) owe") {
+    return try CallSite(fileID, line).run("reading the pending changes of events \(lsns)") {
       try store.requireOpen()
       return try store.pendingChanges(of: store.openMutations(of: lsns))
     }
@@ -31,14 +31,14 @@ extension RecordStore {
     }
   }
 
-  /// Why one of some mutations does not leave before a person does something; nil if all may.
+  /// Why one of some mutations is not sent before a person acts; nil if all may be sent.
   func obstacle(to open: OpenMutations) throws -> StrandlineError? {
     guard keepsBack else { return nil }
     var known = KnownObstacles(self, onlyLasting: true)
-    return try obstacle(to: open, isRunOver: false, &known)
+    return try obstacle(to: open, isCycleOver: false, &known)
   }
 
-  /// Whether anything is held, halted, lost or left out, so that records may wait for it.
+  /// Whether any record is held, or any type or zone halted, lost or not synced, so that records may wait for it.
   var keepsBack: Bool {
     let isKnown = projections.withLock { state in
       !state.sync.held.isEmpty || state.sync.zones.values.contains(where: \.isLost)
@@ -47,26 +47,25 @@ extension RecordStore {
     return engine.watch.hasHalts || engine.leavesZonesOut
   }
 
-  /// The same, with what is known already.
+  /// Why one of some mutations is not sent before a person acts, with obstacles that are known already.
   ///
-  /// - Parameter isRunOver: a cycle has just ended, so the app's rules for lost zones have done what they do, and what the
-  ///   server refuses as a whole is not sent again by itself.
+  /// - Parameter isCycleOver: a cycle has just ended. So the app's rules have been applied to lost zones, and halts count as lasting.
   fileprivate func obstacle(
-    to open: OpenMutations, isRunOver: Bool, _ known: inout KnownObstacles
+    to open: OpenMutations, isCycleOver: Bool, _ known: inout KnownObstacles
   ) throws -> StrandlineError? {
-    // What was followed once led to no obstacle.
+    // Records whose chain was followed without finding an obstacle.
     var met: Set<RecordID> = []
     for (id, lsn) in open.mutations where try projections.owes(id, lsn) {
-      if let obstacle = try obstacle(to: id, isRunOver: isRunOver, &known, &met) { return obstacle }
+      if let obstacle = try obstacle(to: id, isCycleOver: isCycleOver, &known, &met) { return obstacle }
     }
     return nil
   }
 
   private func obstacle(
-    to id: RecordID, isRunOver: Bool, _ known: inout KnownObstacles, _ met: inout Set<RecordID>
+    to id: RecordID, isCycleOver: Bool, _ known: inout KnownObstacles, _ met: inout Set<RecordID>
   ) throws -> StrandlineError? {
     var next = id
-    // A circle goes in one request, and its records wait for nothing else.
+    // A circle is sent in one request, and its records wait for nothing else.
     while met.insert(next).inserted, let change = try pendingChange(of: next, &known) {
       switch change.obstacle {
       case .target(let other), .referrer(let other), .together(let other): next = other
@@ -75,18 +74,17 @@ extension RecordStore {
         return next == id ? error : StrandlineError.waits(id, for: error)
       case .zoneLost(let reason):
         guard let zone = projections.withLock({ $0.sync.zones[next.zone] }), zone.isLost,
-          isRunOver || !(zone.isFollowed || ruledLosses.withLock { $0.contains(reason) })
+          isCycleOver || !(zone.isFollowed || ruledLosses.withLock { $0.contains(reason) })
         else { return nil }
         return StrandlineError.loss(of: next.zone, zone)
       case .zoneLeftOut:
         return StrandlineError.leftOut(next.zone, "\(next == id ? "" : "'\(id)' waits for ")'\(next)' is not sent")
       case .halted(let halt):
-        guard isRunOver, halt.type != nil else { return nil }
+        guard isCycleOver, halt.type != nil else { return nil }
         let error = StrandlineError(
           .serverRefused,
-          "the server refuses every \(halt); they stay in the store, and the next 'now()' tries one of them, as the engine does by "
-            + "itself, later and later"
-        )
+          "the server refuses every \(halt); they stay in the store, and the next 'now()' tries one of them, and so does the engine, "
+            + "less and less often")
         return next == id ? error : StrandlineError.waits(id, for: error)
       case nil: return nil
       }
@@ -96,29 +94,29 @@ extension RecordStore {
 }
 
 extension StrandlineError {
-  /// The same error, of a record that waits for the one that it is about.
+  /// The error for a record that waits for another one, which has `error`.
   fileprivate static func waits(_ id: RecordID, for error: StrandlineError) -> StrandlineError {
     StrandlineError(error.code, "'\(id)' waits for another record: \(error.message)", underlying: error.underlying)
   }
 }
 
 extension SyncEngine {
-  /// A cycle has ended: ends the waits of receipts that no further cycle ends.
+  /// A cycle has ended: throws from receipts whose wait no further cycle will end.
   ///
-  /// - Parameter failure: what the cycle ended with; nil if it came to its end.
+  /// - Parameter failure: the error of the cycle; nil if it succeeded.
   func endWaits(_ options: CycleOptions, _ failure: (any Error)? = nil) {
     switch (failure as? StrandlineError)?.code {
     case .needsSignIn?, .accountMismatch?, .fromTheFuture?:
       store.settledWaiters.end { _ in failure as? StrandlineError }
-    // Waiting goes on when the store is resumed, and ends with the store.
+    // The wait goes on when the store is resumed, and ends with the store.
     case .suspended?, .closed?, .outcomeUnknown?, .storeReplaced?: break
     case nil where failure != nil: break
     default:
-      // Another cycle may have left it for the next one.
+      // A cycle of one direction or zone leaves other changes to the next one.
       guard options.direction != .pullOnly, options.zone == nil, store.keepsBack else { return }
       var known = KnownObstacles(store, onlyLasting: true)
       store.settledWaiters.end { open in
-        do { return try store.obstacle(to: open, isRunOver: true, &known) } catch StrandlineError.Code.suspended {
+        do { return try store.obstacle(to: open, isCycleOver: true, &known) } catch StrandlineError.Code.suspended {
           return nil
         }
       }

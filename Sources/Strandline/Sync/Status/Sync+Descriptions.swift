@@ -1,4 +1,4 @@
-// What the sync engine's values print: one line, for a log or a debugger.
+// One-line descriptions of the sync engine's values, for a log or a debugger.
 
 import StrandlineSystem
 
@@ -18,7 +18,7 @@ extension SyncReport: CustomStringConvertible {
 }
 
 extension SyncStatus: CustomStringConvertible {
-  /// The phase, and what is unsettled and held.
+  /// The phase, and the numbers of pending and held records.
   public var description: String {
     let held = held.reduce(0) { $0 + $1.count }
     return "\(phase.rawValue), \(unsettled) unsettled\(held > 0 ? ", \(held) held" : "")"
@@ -26,12 +26,12 @@ extension SyncStatus: CustomStringConvertible {
 }
 
 extension SyncStatus.HeldGroup: CustomStringConvertible {
-  /// How many, and why.
+  /// The number and the code.
   public var description: String { "\(count) \(isDownload ? "downloads" : "changes"): \(code)".oneLine }
 }
 
 extension SyncStatus.Waits: CustomStringConvertible {
-  /// How many.
+  /// The number of waiting records.
   public var description: String { "\(total) waiting" }
 }
 
@@ -49,17 +49,17 @@ extension SyncStatus.Download: CustomStringConvertible {
 }
 
 extension SyncStatus.Wait: CustomStringConvertible {
-  /// Until when, and why.
+  /// The end of the wait, and its cause.
   public var description: String { "until \(untilMilliseconds) ms: \(code), \(reason)".oneLine }
 }
 
 extension SyncStatus.Halt: CustomStringConvertible {
-  /// What, and why.
+  /// The zone or type, and the cause.
   public var description: String { "\(type.map { "\($0) of " } ?? "")\(zone): \(code), \(reason)".oneLine }
 }
 
 extension ZoneLossDecision: CustomStringConvertible {
-  /// What was decided about which zone, and why.
+  /// The zone, the reason and the decision.
   public var description: String {
     let what = rule == .uploadAgain ? "uploaded again" : "removed here"
     return "zone \(zone) was lost (\(reason)) and is \(what), with \(String.count(unsent, "unsent change"))".oneLine
@@ -85,12 +85,12 @@ extension OverQuotaWait: CustomStringConvertible {
 }
 
 extension SyncStatus.Retry: CustomStringConvertible {
-  /// How often, and why.
+  /// The number of failures, and the last code.
   public var description: String { "\(String.count(count, "failure")), the last \(code)".oneLine }
 }
 
 extension SyncStatus.Operation: CustomStringConvertible {
-  /// What it was and what became of it.
+  /// The kind of request and its result.
   public var description: String { "\(kind) \(failure.map { "failed with \($0)" } ?? "answered")".oneLine }
 }
 
@@ -100,7 +100,7 @@ extension SyncLog: CustomStringConvertible {
 }
 
 extension SyncConfiguration: CustomStringConvertible {
-  /// Whether the engine starts cycles by itself.
+  /// Whether the engine syncs by itself.
   public var description: String { isAutomatic ? "automatic sync" : "sync by hand" }
 }
 
@@ -109,11 +109,11 @@ extension SyncPace: CustomStringConvertible {
   public var description: String {
     func seconds(_ duration: Duration) -> Double { Double(duration.wholeMilliseconds) / 1000 }
     return
-      "runs \(seconds(debounce)) s after a write and every \(seconds(poll)) s, waits up to \(seconds(longestWait)) s"
+      "syncs \(seconds(debounce)) s after a write and every \(seconds(poll)) s, waits up to \(seconds(longestWait)) s"
   }
 }
 
 extension SyncEngine: CustomStringConvertible {
-  /// What is synced with what.
+  /// The store and the database.
   public var description: String { "sync of \(store) with \(database.address)" }
 }

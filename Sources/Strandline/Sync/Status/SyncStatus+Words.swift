@@ -1,4 +1,4 @@
-// The status in words: one plain sentence for a user, and lines for a support mail that hold nothing of the user's.
+// The status in words: one plain sentence for a user, and lines for a support mail without any of the user's data.
 
 public import Foundation
 
@@ -7,7 +7,7 @@ extension SyncStatus {
   /// `Paused until 14:02: the server asked for it`, `2 records need attention: over quota`. It names no record.
   public var sentence: String { sentence(in: .current) }
 
-  /// The same with the time of day of a time zone.
+  /// The sentence, with the time of day in a time zone.
   public func sentence(in timeZone: TimeZone) -> String {
     switch phase {
     case .stopped: return "Stopped: the store is closed"
@@ -17,13 +17,13 @@ extension SyncStatus {
       return "Uploading \(Self.number(upload.done)) of \(Self.number(upload.total))"
     case .fetching:
       if let listing = download.listing {
-        return "Fetching \(Self.number(listing.done)) of \(Self.things(listing.total, "record"))"
+        return "Fetching \(Self.number(listing.done)) of \(Self.pluralized(listing.total, "record"))"
       }
-      if download.records > 0 { return "Fetching: \(Self.things(download.records, "change"))" }
-      // A poll that finds nothing is no news.
-      return lastFetchMilliseconds == nil ? "Looking for changes" : rest(timeZone)
+      if download.records > 0 { return "Fetching: \(Self.pluralized(download.records, "change"))" }
+      // An empty poll is not shown.
+      return lastFetchMilliseconds == nil ? "Looking for changes" : idleSentence(timeZone)
     case .waiting: return wait.map { words(for: $0, timeZone) } ?? "Waiting"
-    case .needsPerson, .idle: return rest(timeZone)
+    case .needsPerson, .idle: return idleSentence(timeZone)
     }
   }
 
@@ -34,8 +34,8 @@ extension SyncStatus {
     return "Waiting until \(time): \(isAway ? "the server cannot be reached" : Self.words(forCode: wait.code))"
   }
 
-  /// What is to be said while no request is under way and none waits.
-  private func rest(_ timeZone: TimeZone) -> String {
+  /// The sentence while no request is under way and none waits.
+  private func idleSentence(_ timeZone: TimeZone) -> String {
     switch failureCode {
     case .needsSignIn?: return "Sign in to go on syncing"
     case .accountMismatch?: return "Not synced: this data belongs to another account, or to another app container"
@@ -46,7 +46,7 @@ extension SyncStatus {
       let count = halts.count { $0.type == nil }
       let why = lost.lostReason?.words ?? Self.words(forCode: lost.code)
       if let next = lost.nextTryMilliseconds {
-        return "\(Self.things(count, "zone")) not uploaded until \(Self.timeOfDay(next, timeZone)): \(why)"
+        return "\(Self.pluralized(count, "zone")) not uploaded until \(Self.timeOfDay(next, timeZone)): \(why)"
       }
       return "\(count == 1 ? "A zone needs" : "\(Self.number(count)) zones need") attention: \(why)"
     }
@@ -56,7 +56,8 @@ extension SyncStatus {
     }
     if !attention.isEmpty {
       let count = attention.reduce(0) { $0 + $1.count }
-      return "\(Self.things(count, "record")) \(count == 1 ? "needs" : "need") attention: \(Self.causes(of: attention))"
+      return
+        "\(Self.pluralized(count, "record")) \(count == 1 ? "needs" : "need") attention: \(Self.causes(of: attention))"
     }
     if let halt = halts.first, let type = halt.type {
       return "The server refuses every '\(type.oneLine)': \(Self.words(forCode: halt.code))"
@@ -64,23 +65,23 @@ extension SyncStatus {
     let timed = held.filter { $0.nextTryMilliseconds != nil }
     if let next = timed.compactMap(\.nextTryMilliseconds).min() {
       let count = timed.reduce(0) { $0 + $1.count }
-      return "\(Self.things(count, "record")) \(count == 1 ? "is" : "are") tried again from "
+      return "\(Self.pluralized(count, "record")) \(count == 1 ? "is" : "are") tried again from "
         + "\(Self.timeOfDay(next, timeZone)) on: \(Self.causes(of: timed))"
     }
     if failsInPart, waits.time > 0 {
       let words = waits.time == 1 ? "waits: the server wants it later" : "wait: the server wants them later"
-      return "\(Self.things(waits.time, "change")) \(words)"
+      return "\(Self.pluralized(waits.time, "change")) \(words)"
     }
     if failsInPart, failureCode == .throttled, download.zonesLeft > 0 {
-      return "\(Self.things(download.zonesLeft, "zone")) not fetched to the end: \(Self.words(for: .throttled))"
+      return "\(Self.pluralized(download.zonesLeft, "zone")) not fetched to the end: \(Self.words(for: .throttled))"
     }
     if let failureCode { return "Not synced: \(Self.words(for: failureCode))" }
     if !leftOut.isEmpty {
-      return "Changes of \(Self.things(leftOut.count, "zone")) that this app does not sync stay on this device"
+      return "Changes of \(Self.pluralized(leftOut.count, "zone")) that this app does not sync stay on this device"
     }
-    if unsettled > 0 { return "\(Self.things(unsettled, "change")) to upload" }
+    if unsettled > 0 { return "\(Self.pluralized(unsettled, "change")) to upload" }
     if let listing = download.listing {
-      return "\(Self.things(listing.total - listing.done, "record")) to fetch"
+      return "\(Self.pluralized(listing.total - listing.done, "record")) to fetch"
     }
     guard lastFetchMilliseconds == nil, lastUploadMilliseconds == nil else { return "Synced" }
     return account == nil ? "Not synced yet" : "Not synced since the start"
@@ -93,17 +94,17 @@ extension SyncStatus {
     return causes.joined(separator: ", ")
   }
 
-  /// What a code says to a user.
+  /// The words for a code.
   static func words(forCode code: String) -> String {
     switch code {
     case CloudError.Code.quotaExceeded.rawValue: "over quota"
     case CloudError.Code.accessDenied.rawValue: "not permitted"
     case CloudError.Code.badRequest.rawValue: "refused by the server"
     case CloudError.Code.limitExceeded.rawValue, CloudError.Code.answerTooLarge.rawValue: "too large"
-    case CloudError.Code.validatingReferenceError.rawValue: "other records refer to it, or it refers to none"
+    case CloudError.Code.validatingReferenceError.rawValue: "other records refer to it, or it refers to a missing one"
     case CloudError.Code.notFound.rawValue: "missing at the server"
     case Held.newerSchema: "a later version of the app wrote it"
-    case Held.parentMissing: "shown when the record above it has come"
+    case Held.parentMissing: "shown when its parent record has arrived"
     case CloudError.Code.conflict.rawValue: "changed elsewhere again and again"
     case Held.damaged: "damaged on this device"
     case StrandlineError.Code.zoneLost.rawValue: "changes of a zone that is not synced stay on this device"
@@ -111,7 +112,7 @@ extension SyncStatus {
     }
   }
 
-  /// What the error of a sync says to a user.
+  /// The words for the error of a cycle.
   static func words(for failure: StrandlineError.Code) -> String {
     switch failure {
     case .zoneLost: words(forCode: failure.rawValue)
@@ -127,8 +128,8 @@ extension SyncStatus {
     }
   }
 
-  /// Lines that say all of it but what is the user's: codes, counts, ages and moments, and no name of a record, a zone or a user,
-  /// no value, and no text of a server. For a support mail.
+  /// The status for a support mail, without the user's data: codes, counts, ages and times; no names of records, zones or users, no
+  /// values, and no text from a server.
   public func diagnostics() -> String {
     var lines: [(String, String)] = [
       ("phase", phase.rawValue), ("unsettled", "\(unsettled)"),
@@ -178,11 +179,11 @@ extension SyncStatus {
 
   private func ago(_ moment: Int64?) -> String { moment.map { "\(milliseconds &- $0) ms ago" } ?? "-" }
 
-  private static func things(_ count: Int, _ thing: String) -> String {
+  private static func pluralized(_ count: Int, _ thing: String) -> String {
     "\(number(count)) \(thing)\(count == 1 ? "" : "s")"
   }
 
-  /// With a comma before each three digits: "60,000".
+  /// A number with thousands separators: "60,000".
   private static func number(_ number: Int) -> String {
     var text = String(number.magnitude)
     var place = text.count - 3

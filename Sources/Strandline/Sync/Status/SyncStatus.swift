@@ -1,9 +1,10 @@
-// What the sync engine does, waits for and owes, as one value: for a line in an app's settings, for a progress bar, and for the
-// mail of a user whose sync does not work.
+// The engine's status as one value: for a line in an app's settings, for a progress bar, and for the support mail of a user whose
+// sync does not work.
 
-/// What the sync engine does, waits for and owes, at one moment. Moments are milliseconds since 1970 by this device's clock.
+/// What the sync engine is doing, what it waits for and what is pending, at one moment. Times are milliseconds since 1970 by this
+/// device's clock.
 public struct SyncStatus: Hashable, Sendable {
-  /// What the engine does.
+  /// What the engine is doing.
   public enum Phase: String, Hashable, Sendable, CaseIterable {
     /// Nothing: it waits for a write, a push or the next poll.
     case idle
@@ -13,8 +14,8 @@ public struct SyncStatus: Hashable, Sendable {
     case uploading
     /// A request has failed or was refused, and the next one waits: `wait` says until when and why.
     case waiting
-    /// Something waits for a person, or for the server to take what it refuses whole (`halts`, `held`): `sentence` says what.
-    /// All the rest goes on being synced, except after `StrandlineError.Code.needsSignIn`, `accountMismatch` and `fromTheFuture`.
+    /// A record waits for a person (`held`), or the server refuses a whole type or zone (`halts`): `sentence` says what. All other
+    /// records are still synced, except after `StrandlineError.Code.needsSignIn`, `accountMismatch` and `fromTheFuture`.
     case needsPerson
     /// The store is suspended.
     case paused
@@ -22,48 +23,48 @@ public struct SyncStatus: Hashable, Sendable {
     case stopped
   }
 
-  /// Records that are set aside for one cause.
+  /// Records that are held for one cause.
   public struct HeldGroup: Hashable, Sendable {
-    /// The server's code; `DAMAGED`; `NEWER_SCHEMA` (`NewerVersionRule.reject`); or `PARENT_MISSING` for versions that are shown when the record above them has come, at
-    /// the latest with the last page of their zone (`ParentSchema`).
+    /// The server's code; `DAMAGED`; `NEWER_SCHEMA` (`NewerVersionRule.reject`); or `PARENT_MISSING` for fetched records that the app
+    /// does not see until their parent has arrived, at the latest with the last page of their zone (`ParentSchema`).
     public var code: String
-    /// How many.
+    /// The number of records.
     public var count: Int
-    /// Whether versions of the server are set aside, which cannot be read; else changes of this store.
+    /// Whether these are versions of the server that cannot be read; if not, changes of this store.
     public var isDownload: Bool
     /// When the first of them is tried again by itself; nil if only an edit, `releaseHolds` or `discardChanges` ends it.
     public var nextTryMilliseconds: Int64?
   }
 
-  /// How many records with unsent changes wait, by what they wait for.
+  /// The number of records with unsent changes that wait, by the reason.
   public struct Waits: Hashable, Sendable {
-    /// A record that they refer to, and that the server does not have.
+    /// They refer to a record that the server does not have.
     public var target = 0
-    /// A fetch of their zone.
+    /// Their zone has to be fetched first.
     public var fetch = 0
-    /// What the server holds of them.
+    /// The server's version has to be looked up first.
     public var lookup = 0
-    /// A moment.
+    /// They wait for a backoff to end.
     public var time = 0
-    /// The end of their hold.
+    /// They are held.
     public var hold = 0
-    /// Deletions: records that refer to them.
+    /// They are deletions, and other records refer to them.
     public var references = 0
-    /// The other records of a transaction that is uploaded as a whole.
+    /// They wait for other records of a transaction that is uploaded as a whole.
     public var together = 0
-    /// Nothing waits.
+    /// No record waits.
     public init() {}
   }
 
-  /// How far something is.
+  /// A progress, for a progress bar.
   public struct Progress: Hashable, Sendable {
-    /// How much is done.
+    /// The number of records that are done.
     public var done: Int
-    /// How much there is in all, as far as it is known.
+    /// The number of all records, as far as it is known.
     public var total: Int
   }
 
-  /// What the run under way, or the last one, has fetched.
+  /// The fetches of the cycle under way, or of the last one.
   public struct Download: Hashable, Sendable {
     /// Pages of changes, of one zone each.
     public var pages: Int
@@ -71,44 +72,44 @@ public struct SyncStatus: Hashable, Sendable {
     public var records: Int
     /// Zones with changes that are not fetched yet.
     public var zonesLeft: Int
-    /// Of zones that were listed first (`FirstFetch.recentFirst`): the records that are here, of those and the ones that are
-    /// still to be fetched. Nil if nothing is.
+    /// For zones that are listed first (`FirstFetch.recentFirst`): the records that are here, and the total with those that are
+    /// still to be fetched. Nil if none is.
     public var listing: Progress?
   }
 
   /// A wait before the next request.
   public struct Wait: Hashable, Sendable {
-    /// Until when.
+    /// The end of the wait.
     public var untilMilliseconds: Int64
-    /// The code of what caused it.
+    /// The code of the error that caused it.
     public var code: String
-    /// The same in words, as the server sent them.
+    /// The server's words for it.
     public var reason: String
     /// Whether the server named it. The engine's own ends early when the app calls `now()`.
     public var isServers: Bool
   }
 
-  /// A zone, or a type of records in it, that is lost or that the server refuses whole. Nothing of it is sent, but for deletions
-  /// where the storage is full; of a lost zone nothing is fetched either.
+  /// A lost zone, or a zone or type that the server refuses as a whole. Its changes are not sent, except deletions when the storage is
+  /// full; a lost zone is not fetched either.
   public struct Halt: Hashable, Sendable {
-    /// Where.
+    /// The zone.
     public var zone: ZoneID
     /// The type of which the server refuses every record; nil if it is the whole zone.
     public var type: String?
     /// The server's code, or `zoneLost` for a zone that is lost.
     public var code: String
-    /// The same in words.
+    /// The server's words, or why the zone is lost.
     public var reason: String
     /// Why the zone is lost; nil if it is not.
     public var lostReason: ZoneLoss?
-    /// When the engine sends it again by itself. Any run that a person wants does before (`SyncEngine.now(deadline:)`,
-    /// `SyncCause.foreground`), and so does a relaunch. Nil if the next run does, or, of a lost zone, if a person has to decide.
+    /// When the engine tries it again by itself. A user-initiated cycle (`SyncEngine.now(deadline:)`, `SyncCause.foreground`) does so
+    /// earlier, and so does a relaunch. Nil if the next cycle does, or, for a lost zone, if a person has to decide.
     public var nextTryMilliseconds: Int64?
   }
 
   /// Failures in a row.
   public struct Retry: Hashable, Sendable {
-    /// How many.
+    /// The number of failures.
     public var count: Int
     /// The code of the last one.
     public var code: String
@@ -116,7 +117,7 @@ public struct SyncStatus: Hashable, Sendable {
 
   /// A request that was answered, or failed.
   public struct Operation: Hashable, Sendable {
-    /// What was asked: `account`, `zoneList`, `query`, `page`, `lookup`, `upload` or `listed`.
+    /// The kind of request: `account`, `zoneList`, `query`, `page`, `lookup`, `upload` or `listed`.
     public var kind: String
     /// When it ended.
     public var milliseconds: Int64
@@ -126,50 +127,49 @@ public struct SyncStatus: Hashable, Sendable {
     public var failure: String?
   }
 
-  /// When this was the status.
+  /// The time of this status.
   public var milliseconds: Int64
-  /// What the engine does.
+  /// What the engine is doing.
   public var phase: Phase
   /// Records with changes that the server has not settled.
   public var unsettled: Int
   /// How long ago the oldest of those changes was made; nil if there is none, or if its event is damaged.
   public var oldestUnsettledMilliseconds: Int64?
-  /// What is set aside, by cause, the most first.
+  /// The held records, by cause, the largest group first.
   public var held: [HeldGroup]
-  /// What records with unsent changes wait for, as of the engine's last step.
+  /// The waits of records with unsent changes, as of the engine's last step.
   public var waits: Waits
-  /// How many records the request under way carries.
+  /// The number of records in the request under way.
   public var inFlight: Int
-  /// Of the run under way: the changes that the server has taken, of those and what is unsettled. Nil if there is none.
+  /// The changes that the server has accepted in the cycle under way, of those and the ones still unsettled. Nil between cycles.
   public var upload: Progress?
-  /// What the run under way, or the last one, has fetched.
+  /// The fetches of the cycle under way, or of the last one.
   public var download: Download
-  /// When the server last took a change; nil if it has not since the store was opened.
+  /// When the server last accepted a change; nil if it has not since the store was opened.
   public var lastUploadMilliseconds: Int64?
-  /// When the server last answered a question for changes; nil if it has not since the store was opened.
+  /// When the server last answered a request for changes; nil if it has not since the store was opened.
   public var lastFetchMilliseconds: Int64?
-  /// What the next request waits for; nil if it may leave.
+  /// The wait before the next request; nil if it may be sent.
   public var wait: Wait?
-  /// The types and zones of which nothing is sent or fetched.
+  /// The types and zones that are not sent or fetched.
   public var halts: [Halt]
-  /// Zones that the configuration leaves out (`SyncConfiguration.zones`), and of which changes are here that are not sent: in order,
-  /// as the last run that sends has found them.
+  /// Zones with unsent changes that this app does not sync (`SyncConfiguration.zones`), in order, as of the last cycle that sends.
   public var leftOut: [ZoneID]
-  /// What the app's rules have decided about lost zones since the store was opened: of each zone the newest, in order.
+  /// Decisions of the app's rules about lost zones since the store was opened: the newest of each zone, in order.
   public var lossesDecided: [ZoneLossDecision]
   /// Failures since the last success; nil if there is none.
   public var retry: Retry?
-  /// Why the last run failed, nil if it did not: the code, and the sentence.
+  /// The code of the error with which the last cycle failed; nil if it succeeded.
   public var failureCode: StrandlineError.Code?
-  /// Whether it failed in a zone, a type or a record alone: all the rest was synced, and the next run comes as after any other.
+  /// Whether it failed only in a zone, a type or a record: all the rest was synced, and the next cycle comes without a backoff.
   public var failsInPart: Bool
-  /// The sentence of that error. It may name records.
+  /// The message of that error. It may name records.
   public var failure: String?
   /// The last request.
   public var lastOperation: Operation?
-  /// Whose the store is, since its first sync.
+  /// The account to which the store belongs, since its first sync.
   public var account: StoreStatus.Account?
-  /// Bytes of the log's segments, as far as they are written.
+  /// The size of the log's segments in bytes, as far as they are written.
   public var logBytes: UInt64
 }
 
@@ -199,8 +199,8 @@ extension SyncStatus.Wait {
 }
 
 extension Projections {
-  /// How much of what zones have listed is here; nil if nothing is left to fetch. The names of one page count as fetched when
-  /// the last of them is here.
+  /// The progress of fetching listed records; nil if none is left to fetch. The names of one page count as fetched when all of them
+  /// are here.
   func listing(in synced: SyncedDatabase) -> SyncStatus.Progress? {
     let open = sync.listed.filter { sync.zones[$0.key]?.isLost != true && synced.takes($0.key, sync) }
     guard !open.isEmpty else { return nil }

@@ -1,6 +1,6 @@
-// Publishes the engine's status. The driver says here, once a turn, which request begins or has ended and what it waits for. A
-// status is made of that, and of the pending and held changes in the log, when one is asked for. Followers are told that there is
-// a newer one and make it on their own tasks: a slow one skips, and delays nothing.
+// Publishes the engine's status. Once a turn the driver reports which request begins or has ended, and its waits. A status is made on
+// demand, of these reports and of the pending and held changes in the log. Followers get a signal that there is a newer status and
+// make it on their own tasks: a slow follower skips some, and delays nothing.
 
 import StrandlineSystem
 import Synchronization
@@ -13,27 +13,27 @@ final class SyncWatch: Sendable {
     var isStopped = false
     /// The request under way.
     var request: (kind: RequestKind, nanoseconds: UInt64)?
-    /// How many records the upload under way carries.
+    /// The number of records in the upload under way.
     var inFlight = 0
     var report = SyncReport()
     var pages = 0
     var waits = SyncStatus.Waits()
     var wait: SyncStatus.Wait?
-    /// Of what nothing is sent: what the server refuses whole, and zones that are left out.
-    var kept: (refused: [SyncStatus.Halt], leftOut: [ZoneID]) = ([], [])
+    /// Types and zones that the server refuses as a whole, and zones with pending changes that are not synced.
+    var unsent: (refused: [SyncStatus.Halt], leftOut: [ZoneID]) = ([], [])
     var decided: [ZoneID: ZoneLossDecision] = [:]
     var retry: SyncStatus.Retry?
     var failure: CycleFailure?
     var lastOperation: SyncStatus.Operation?
     var lastUpload: Int64?
     var lastFetch: Int64?
-    /// When the oldest unsettled mutation was made.
+    /// When the oldest pending mutation was made.
     var oldest: (lsn: LSN, milliseconds: Int64?)?
-    /// Those who follow have seen that nothing is owed.
-    var saysNothingOwed = false
+    /// The last status said that nothing is pending.
+    var saysNothingPending = false
     var followers: [UInt64: AsyncStream<Void>.Continuation] = [:]
     var nextFollower: UInt64 = 0
-    /// What the log has named already: holds by their mutations, zones, and halts.
+    /// Holds and halts that the engine's log has named already.
     var named = Named()
   }
 
@@ -53,9 +53,9 @@ final class SyncWatch: Sendable {
 
   private var wall: Int64 { store.environment.clock.wallMilliseconds() }
 
-  // MARK: What happens
+  // MARK: Reports of the driver
 
-  /// - Parameter wait: what the log says that the next request has to wait for.
+  /// - Parameter wait: the logged wait before the next request.
   func opened(_ wait: RequestPace.Wait?) {
     let wall = wall
     state.withLock { $0.wait = wait.map { SyncStatus.Wait($0, wall: wall) } }
@@ -78,12 +78,12 @@ final class SyncWatch: Sendable {
     publish()
   }
 
-  /// The next request is an upload of so many records.
+  /// The next request is an upload of `count` records.
   func sends(_ count: Int) { state.withLock { $0.inFlight = count } }
 
   /// - Parameters:
-  ///   - pages: how many pages of zones it has asked for.
-  ///   - failure: what the request failed with as a whole; nil: it was answered.
+  ///   - pages: the number of pages of zones in the answer.
+  ///   - failure: the error with which the request failed as a whole; nil if it was answered.
   func requestEnded(_ kind: RequestKind, pages: Int = 0, _ failure: (any Error)? = nil) {
     let (now, wall) = (store.environment.clock.monotonicNanoseconds(), wall)
     let code = failure.map { failure in
@@ -107,8 +107,8 @@ final class SyncWatch: Sendable {
   /// A step has ended.
   ///
   /// - Parameters:
-  ///   - notices: what happened in it.
-  ///   - refusedZones: the zones of which the server has refused something.
+  ///   - notices: notices for followers and the log.
+  ///   - refusedZones: the zones that the server has refused.
   func stepEnded(_ plan: borrowing SyncPlan, _ notices: [SyncNotice], _ refusedZones: [ZoneID: CloudError]) {
     for notice in notices {
       switch notice {
@@ -132,24 +132,26 @@ final class SyncWatch: Sendable {
         nextTryMilliseconds: moment(halts.nextTry(of: zone)))
     }
     let leftOut = store.projections.withLock { $0.zonesLeftOut(by: synced) }
-    let owing = plan.queue.frozenZones.intersection(leftOut).sorted()
+    let leftOutPending = plan.queue.frozenZones.intersection(leftOut).sorted()
     let holdsMore = state.withLock { state in
-      defer { (state.report, state.waits, state.retry, state.kept) = (report, waits, retry, (refused, owing)) }
+      defer {
+        (state.report, state.waits, state.retry, state.unsent) = (report, waits, retry, (refused, leftOutPending))
+      }
       if report.uploaded > state.report.uploaded { state.lastUpload = wall }
       return report.held > state.report.held
     }
     if log != nil { writeHeld(holdsMore) }
   }
 
-  /// Why nothing of a type in a zone is sent; nil if it is.
+  /// The halt of a type in a zone; nil if there is none.
   func halt(of zone: ZoneID, _ type: String) -> SyncStatus.Halt? {
-    state.withLock { $0.kept.refused.first { $0.zone == zone && ($0.type == nil || $0.type == type) } }
+    state.withLock { $0.unsent.refused.first { $0.zone == zone && ($0.type == nil || $0.type == type) } }
   }
 
-  /// Whether the server refuses every record of a type, or everything of a zone.
-  var hasHalts: Bool { state.withLock { !$0.kept.refused.isEmpty } }
+  /// Whether any type or zone is halted.
+  var hasHalts: Bool { state.withLock { !$0.unsent.refused.isEmpty } }
 
-  /// A rule has decided about a zone that was lost.
+  /// A rule has decided about a lost zone.
   private func decided(_ decision: ZoneLossDecision) {
     state.withLock { $0.decided[decision.zone] = decision }
     log?(.notice, "\(decision)")
@@ -166,7 +168,7 @@ final class SyncWatch: Sendable {
     publish()
   }
 
-  /// - Parameter wait: what the next request has to wait for.
+  /// - Parameter wait: the wait before the next request.
   func cycleEnded(
     _ plan: borrowing SyncPlan, _ refusedZones: [ZoneID: CloudError], _ wait: RequestPace.Wait?,
     _ failure: (any Error)?
@@ -177,7 +179,7 @@ final class SyncWatch: Sendable {
     let report = state.withLock { state in
       (state.isRunning, state.request) = (false, nil)
       state.wait = wait.map { SyncStatus.Wait($0, wall: wall) }
-      // One that was cancelled says nothing.
+      // A cancelled cycle does not change the failure.
       switch error {
       case nil: state.failure = nil
       case .some(nil): break
@@ -186,23 +188,23 @@ final class SyncWatch: Sendable {
       return state.report
     }
     switch error {
-    case .some(let error?): log?(.error, "run failed: \(error); \(report)")
-    case .some(nil): log?(.info, "run cancelled: \(report)")
-    case nil: log?(.info, "run ended: \(report)")
+    case .some(let error?): log?(.error, "cycle failed: \(error); \(report)")
+    case .some(nil): log?(.info, "cycle cancelled: \(report)")
+    case nil: log?(.info, "cycle ended: \(report)")
     }
     publish()
   }
 
-  /// A transaction of the app became durable. The steps that follow say how much is owed; that anything is, is said at once.
+  /// A transaction of the app became durable. Followers are told at once if nothing was pending before; later steps update the count.
   func localWriteEnded() {
     let isNews = state.withLock { state in
-      defer { state.saysNothingOwed = false }
-      return state.saysNothingOwed
+      defer { state.saysNothingPending = false }
+      return state.saysNothingPending
     }
     if isNews { publish() }
   }
 
-  /// A first fetch goes without the newest records of a type, because the server refuses the query.
+  /// A first fetch skips the newest records of a type, because the server refuses the query.
   private func skips(_ type: String, of zone: ZoneID, _ error: CloudError) {
     log?(.notice, "goes without the newest '\(type)' of zone '\(zone)' first: \(error)")
   }
@@ -228,9 +230,9 @@ final class SyncWatch: Sendable {
       (holdsMore ? projections.sync.held : [:], self.lost(projections.sync))
     }
     let (new, halts) = state.withLock { state -> ([Held], [SyncStatus.Halt]) in
-      // The moment of the next try is no news.
+      // A halt with another time of the next try is not logged again.
       let all = Set(
-        (lost + state.kept.refused).map { halt in
+        (lost + state.unsent.refused).map { halt in
           var halt = halt
           halt.nextTryMilliseconds = nil
           return halt
@@ -249,7 +251,7 @@ final class SyncWatch: Sendable {
     }
     for halt in halts.sorted(by: { ($0.zone, $0.type ?? "") < ($1.zone, $1.type ?? "") }) {
       if halt.code == StrandlineError.Code.zoneLost.rawValue {
-        log?(.notice, "freezes zone '\(halt.zone)': \(halt.reason)")
+        log?(.notice, "zone '\(halt.zone)' is lost: \(halt.reason)")
       } else {
         log?(
           .error,
@@ -261,7 +263,7 @@ final class SyncWatch: Sendable {
 
   private func lost(_ sync: SyncState) -> [SyncStatus.Halt] {
     sync.zones.compactMap { id, zone in
-      // An end that the app has asked for needs no person.
+      // A zone that the app has erased needs no decision.
       guard zone.isLost, !zone.isErased, synced.takes(id, sync) else { return nil }
       return SyncStatus.Halt(
         zone: id, type: nil, code: StrandlineError.Code.zoneLost.rawValue, reason: zone.lostWords,
@@ -278,7 +280,7 @@ final class SyncWatch: Sendable {
     for follower in followers { follower.yield() }
   }
 
-  /// Signals that there is a newer status, the first at once; those that were not waited for are one.
+  /// Signals that there is a newer status, the first at once. Signals that were not awaited are merged into one.
   func signals() -> AsyncStream<Void> {
     let (stream, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
     let number: UInt64? = state.withLock { state in
@@ -296,7 +298,7 @@ final class SyncWatch: Sendable {
     return stream
   }
 
-  /// The status now. O(zones + held), and one read of the log when another mutation is the oldest one.
+  /// The present status. O(zones + held records), and one read of the log when another mutation is the oldest one.
   func status() -> SyncStatus {
     let (now, durable) = (wall, store.source.durableLSN)
     let known = store.projections.withLock { projections in
@@ -312,7 +314,7 @@ final class SyncWatch: Sendable {
     return state.withLock { state in
       let isUploading = state.isRunning && state.request?.kind == .upload
       let done = state.report.uploaded + state.report.recognized
-      state.saysNothingOwed = known.owed.count == 0
+      state.saysNothingPending = known.owed.count == 0
       var status = SyncStatus(
         milliseconds: now, phase: .idle, unsettled: known.owed.count,
         oldestUnsettledMilliseconds: made.map { max(0, now - $0) }, held: known.held, waits: state.waits,
@@ -323,10 +325,10 @@ final class SyncWatch: Sendable {
           zonesLeft: known.zonesLeft, listing: known.listing),
         lastUploadMilliseconds: state.lastUpload, lastFetchMilliseconds: state.lastFetch,
         wait: state.wait.flatMap { $0.untilMilliseconds > now ? $0 : nil },
-        halts: (known.lost + state.kept.refused.filter { halt in !known.lost.contains { $0.zone == halt.zone } }).sorted
-        {
-          ($0.zone, $0.type ?? "") < ($1.zone, $1.type ?? "")
-        }, leftOut: state.kept.leftOut, lossesDecided: state.decided.values.sorted { $0.zone < $1.zone },
+        halts: (known.lost + state.unsent.refused.filter { halt in !known.lost.contains { $0.zone == halt.zone } })
+          .sorted {
+            ($0.zone, $0.type ?? "") < ($1.zone, $1.type ?? "")
+          }, leftOut: state.unsent.leftOut, lossesDecided: state.decided.values.sorted { $0.zone < $1.zone },
         retry: state.retry, failureCode: state.failure?.error.code,
         failsInPart: state.failure?.isOfPart == true, failure: state.failure?.error.message,
         lastOperation: state.lastOperation,
@@ -352,7 +354,7 @@ final class SyncWatch: Sendable {
     return .idle
   }
 
-  /// When a mutation was made; nil if it is not known.
+  /// When a mutation was made; nil if that is not known.
   private func madeMilliseconds(_ lsn: LSN?) -> Int64? {
     guard let lsn else { return nil }
     if let known = state.withLock({ $0.oldest }), known.lsn == lsn { return known.milliseconds }
@@ -370,7 +372,7 @@ final class SyncWatch: Sendable {
     }
     var groups: [Key: SyncStatus.HeldGroup] = [:]
     for held in [sync.held.values, sync.unread.values].joined() where held.id.zone.scope == scope {
-      // A record is counted once, by its change that is not sent.
+      // A record that is held in both directions is counted once, for its change.
       if held.direction == .download, sync.held[held.id] != nil { continue }
       let next = held.durationMilliseconds > 0 ? held.wallMilliseconds &+ held.durationMilliseconds : nil
       let key = Key(code: held.code, isDownload: held.direction == .download, isTimed: next != nil)
@@ -391,14 +393,14 @@ final class SyncWatch: Sendable {
   }
 }
 
-/// The engine's status, now and whenever it has changed: at most once for each request, wait and run. A reader that is slow
-/// skips to the newest. It ends when the store is closed, and at once when the task is cancelled.
+/// The engine's status, now and whenever it changes: at most once for each request, wait and cycle. A slow reader skips to the newest
+/// one. It ends when the store is closed, and at once when the task is cancelled.
 public struct SyncStatuses: AsyncSequence, Sendable {
   private let watch: SyncWatch
 
   init(_ watch: SyncWatch) { self.watch = watch }
 
-  /// Begins to follow.
+  /// Begins to follow the status.
   public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(watch) }
 
   /// The statuses, one after the other.
@@ -411,7 +413,7 @@ public struct SyncStatuses: AsyncSequence, Sendable {
       signals = watch.signals().makeAsyncIterator()
     }
 
-    /// The newest status, when there is one that was not seen; nil at the end.
+    /// Waits for a newer status and returns it; nil at the end.
     public mutating func next() async -> SyncStatus? {
       guard await signals.next() != nil, !watch.isStopped else { return nil }
       return watch.status()
@@ -420,13 +422,13 @@ public struct SyncStatuses: AsyncSequence, Sendable {
 }
 
 extension SyncEngine {
-  /// What the engine does, waits for and owes now.
+  /// What the engine is doing, what it waits for and what is pending.
   ///
   /// - Complexity: O(zones + held records), and at times one read of the log.
   public var status: SyncStatus { watch.status() }
 
-  /// The status, now and whenever it has changed, until the store is closed.
+  /// The status, now and whenever it changes, until the store is closed.
   ///
-  /// - Complexity: each status as `status`; writes of the app cost nothing for it.
+  /// - Complexity: each status as `status`; it does not slow the app's writes.
   public var statuses: SyncStatuses { SyncStatuses(watch) }
 }

@@ -1,14 +1,14 @@
-// Compares a zone with what the server lists of it, from the beginning, and mends what is wrong here. Where both agree,
-// nothing is written: the pages are read beside the feed, whose token stays.
+// Compares a zone with the server's list of all its records, and repairs this store's side. If both agree, nothing is written: the
+// pages are read beside the feed, whose change token stays.
 //
-// A name that differs is looked up, and the answer enters as the answer to any lookup does. If it says that the server went
-// back in time, nothing is removed. What was synced and is not listed is looked up next, and removed as at the end of a
-// sweep, with the same limit. Then both are compared once more: what still differs is for a person to see.
+// Different records are looked up, and the answers are applied as usual. If one says that the server went back to an older state,
+// nothing is removed. Synced records that are not listed are looked up next, and removed as at the end of a sweep, with the
+// same limit. Then both are compared again, and the caller gets the remaining differences.
 
 import StrandlineSystem
 
 extension CycleDriver {
-  /// Catches up with the feed, compares a zone, mends what differs, and compares again if anything did.
+  /// Catches up with the feed, compares a zone, repairs the differences, and compares again if there were any.
   ///
   /// - Throws: as a cycle, and `.noSuchZone`.
   mutating func verify(_ zone: ZoneID, _ options: CycleOptions) async throws -> ZoneVerification {
@@ -21,7 +21,7 @@ extension CycleDriver {
     }
     var first = try await compare(zone)
     if first.isEqual { return try first.result(store, mended: []) }
-    // What another device has changed since the list began is no difference.
+    // Changes by other devices since the list began are not differences.
     try await catchUp(options, &total)
     try first.dropChanged(store)
     guard !first.isEqual, try await mend(first) else { return try first.result(store, mended: []) }
@@ -40,7 +40,7 @@ extension CycleDriver {
     try await run(options)
   }
 
-  /// Compares what the server lists of a zone with what this store believes that it has.
+  /// Compares the server's list of a zone with the versions that this store believes the server has.
   private mutating func compare(_ zone: ZoneID) async throws -> ZoneComparison {
     guard let state = StoreFacts(store).zone(zone), state.wasSeen else {
       throw StrandlineError(
@@ -64,7 +64,7 @@ extension CycleDriver {
   private mutating func list(_ zone: ZoneID, since token: ChangeToken?, _ feed: inout Feed) async throws -> ZonePage? {
     try Task.checkCancellation()
     try store.requireWritable()
-    // What an answer before has asked the store for.
+    // Carries out the steps that follow from an earlier answer.
     try await drive { $0.steps.isEmpty }
     if let wait = plan.pace.wait(for: .page, at: StoreFacts(store).now) {
       try await sleep(wait)
@@ -80,11 +80,11 @@ extension CycleDriver {
       guard let defect else { return page }
       let error = CloudError(.zoneBusy, reason: "the feed of zone '\(zone)' says \(defect)")
       plan.failed(.page, error, doing: request.words, times: feed.progress.repeats, StoreFacts(store))
-      // An empty page leads on; a token that comes again does not.
+      // After an empty page with a new token the list goes on; a repeated token leads nowhere.
       return page.changes.isEmpty && page.token != token ? page : nil
     } catch let error as CloudError {
       switch ErrorPolicy.request(error) {
-      // The plan has it wait.
+      // The plan has set a wait.
       case .retry: return nil
       case .split where ErrorPolicy.asksForLess(error) && feed.limit > 1:
         feed.limit /= 2
@@ -99,8 +99,8 @@ extension CycleDriver {
     }
   }
 
-  /// Has what differs looked up, and then what is absent, and removes what the server does not have; false if the zone is
-  /// lost instead, because that is much, or everything.
+  /// Looks up different records, then absent ones, and removes those that the server does not have. False if the zone is set aside as
+  /// lost instead, because many records, or all, are absent.
   private mutating func mend(_ found: ZoneComparison) async throws -> Bool {
     let zone = found.zone
     let names = Set(found.differences.filter { $0.value.kind != .unreadable }.keys)
@@ -117,16 +117,16 @@ extension CycleDriver {
     plan[zone].phase = .ending(Ending(stage: .absent(proof), cause: .audit))
     while case .ending(let ending) = plan[zone].phase, !ending.isPaused {
       try plan.goOnProving(zone, StoreFacts(store))
-      // A loss that the proof itself has found is a result; one that an answer says is an error.
+      // If the proof finds that the zone is lost, that is a result; if an answer says so, it is an error.
       let asks = !plan[zone].lookups.isEmpty
       try await lookUpAll(of: zone, isLossAnError: asks)
     }
     return StoreFacts(store).zone(zone)?.isLost != true
   }
 
-  /// Looks up what is to be looked up of a zone.
+  /// Makes all queued lookups of a zone.
   ///
-  /// - Throws: what refuses that; `.zoneLost` if an answer says that the server went back in time.
+  /// - Throws: the server's refusal; `.zoneLost` if an answer says that the server went back to an older state.
   private mutating func lookUpAll(of zone: ZoneID, isLossAnError: Bool = true) async throws {
     try await drive { plan in
       plan.steps.isEmpty && plan.zones[zone]?.lookups.isEmpty != false && plan.zones[zone]?.isInQuestion != true
@@ -139,7 +139,7 @@ extension CycleDriver {
     if let refusal { throw refusal.asStrandlineError("verifying zone '\(zone)'") }
   }
 
-  /// Whether the server takes the token that this store has of a zone, as it does for no other zone of that name.
+  /// Whether the server accepts this store's token of a zone. It accepts none of another zone with that name.
   private mutating func takesToken(of zone: ZoneID) async throws -> Bool {
     guard let token = StoreFacts(store).zone(zone)?.token else { return false }
     var feed = Feed()
@@ -155,8 +155,8 @@ extension CycleDriver {
     }
   }
 
-  /// Writes down of each version that is older than the one here by the server's clock alone that the list shows it: if the
-  /// answer to the lookup is the same, it is what the server has, and no answer that is late.
+  /// Logs the listed versions that are older than this store's by the server's clock alone. If the lookup brings the same version, it
+  /// is accepted as the server's, and not taken for a late answer.
   private mutating func noteOlder(_ found: ZoneComparison) {
     let older = found.differences.compactMap { name, difference in difference.olderTag.map { (name, $0) } }
     plan.append(
@@ -165,41 +165,41 @@ extension CycleDriver {
           .blocked(
             Blocked(
               id: RecordID(name, zone: found.zone), subject: .version, changeTag: tag, births: [],
-              consequence: .lookup, words: "the list of the zone shows another version than the one here")))
+              consequence: .lookup, words: "the zone's list shows another version than this store's")))
       })
   }
 }
 
-/// A zone's records here beside those that the server lists. Memory: about 32 bytes a record, and what differs.
+/// A zone's records in this store and in the server's list. Memory: about 32 bytes a record, and the differences.
 private struct ZoneComparison {
   enum Kind { case missingHere, different, unreadable }
   struct Difference {
     var kind: Kind
-    /// The version here when the page was read.
+    /// This store's version when the page was read.
     var base: LSN?
     var here: UInt64 = 0
     var there: UInt64 = 0
-    /// The tag of a version that the server changed before the one here, by its clock.
+    /// The change tag of a listed version that is older than this store's, by the server's clock.
     var olderTag: String?
   }
 
   let zone: ZoneID
-  /// What came here later is not compared.
+  /// Later versions are not compared.
   let end: LSN
-  /// The digest of each record that is listed, by the hash of its name. A record that two hashes hide is not missed.
+  /// The digest of each listed record, by the hash of its name. After a collision of hashes an absent record is not noticed.
   var listed: [Int: UInt64] = [:]
   /// By name.
   var differences: [CloudName: Difference] = [:]
-  /// What was synced and is not listed, with the digest of each.
+  /// Synced records that are not listed, with the digest of each.
   var absent: [RecordID: (record: AbsenceProof.Absent, digest: UInt64)] = [:]
   /// The list shows a record that this store had when it fetched the zone last.
   var knowsZone = false
-  /// How many synced records live here.
+  /// Synced records of the zone in this store.
   var living = 0
   var digestHere: UInt64 = 0
   var digestThere: UInt64 = 0
 
-  /// The event of the zone's token: what was here by then is of the zone that gave it.
+  /// The event of the zone's token: versions before it are of the zone that gave the token.
   let fetched: LSN
 
   init(_ zone: ZoneID, fetched: LSN, upTo end: LSN) { (self.zone, self.fetched, self.end) = (zone, fetched, end) }
@@ -207,7 +207,7 @@ private struct ZoneComparison {
   var isEqual: Bool { differences.isEmpty && absent.isEmpty }
   var names: Set<CloudName> { Set(differences.keys).union(absent.keys.map(\.key)) }
 
-  /// Takes in what the server lists of one record. It may be listed again, if it has changed meanwhile.
+  /// Takes one entry of the list. A record is listed again if it changes meanwhile.
   mutating func take(_ change: ZoneChange, _ store: RecordStore) throws {
     forget(CloudName(change.name))
     let base = try store.projections.entry(RecordID(change.name, zone: zone))?.base
@@ -247,7 +247,7 @@ private struct ZoneComparison {
     digestHere &-= known?.here ?? there
   }
 
-  /// The list is at its end: what is not on it is absent.
+  /// The list is complete: finds the absent records.
   mutating func end(_ store: RecordStore) throws {
     for (id, base) in try store.synced(in: zone) {
       living += 1
@@ -258,7 +258,7 @@ private struct ZoneComparison {
     }
   }
 
-  /// What has come here since is no difference any more.
+  /// Drops differences that changes since then have resolved.
   mutating func dropChanged(_ store: RecordStore) throws {
     for (name, known) in differences
     where try store.projections.entry(RecordID(name, zone: zone))?.base?.version != known.base {
@@ -292,7 +292,7 @@ private struct ZoneComparison {
 }
 
 extension ServerRecord {
-  /// The digest of what the record says to a user: the same on every device.
+  /// The digest of the record's content, without the stamp: the same on every device.
   fileprivate var contentDigest: UInt64 {
     var fields = fields
     fields[Names.stampField] = nil
@@ -302,7 +302,7 @@ extension ServerRecord {
 }
 
 extension Version {
-  /// A digest of the name, the type and the values; that of no stamp.
+  /// A digest of the name, the type and the values, without the stamp.
   fileprivate func digest(_ name: String) -> UInt64 {
     var writer = ByteWriter(capacity: 256)
     writer.blob(Array(name.utf8))
@@ -316,7 +316,7 @@ extension Version {
 }
 
 extension RecordStore {
-  /// The digest of what a record's base says; 0 if it cannot be read, which is a difference.
+  /// The digest of a record's base; 0 if it cannot be read, which counts as a difference.
   fileprivate func digest(of base: Base, _ id: RecordID) throws -> UInt64 {
     do throws(StrandlineError) {
       guard let loaded = try LoadedVersion(source.event(at: base.content), at: base.content) else { return 0 }

@@ -1,17 +1,16 @@
-// What a comparison of a zone here with the same zone at the server has found.
+// The result of comparing a zone in this store with the zone at the server.
 
 import StrandlineSystem
 
-/// The result of `SyncEngine.verify(_:)`: how a zone here differs from the zone at the server, after what could be mended was.
+/// The result of `SyncEngine.verify(_:)`: the differences between this store's zone and the server's that remain after the repair.
 ///
-/// Compared are the versions that this store believes the server has. Changes that are not sent are on top of them, and no
-/// difference.
+/// It compares the versions that this store believes the server has. Unsent changes are not differences.
 public struct ZoneVerification: Hashable, Sendable {
   /// The zone.
   public var zone: ZoneID
-  /// The records that the server lists.
+  /// The number of records that the server lists.
   public var records = 0
-  /// Those of them that are the same here, in tag, time and content.
+  /// How many of them are the same here, in change tag, time and content.
   public var equal = 0
   /// Records that the server has and this store does not, by name, in order.
   public var missingHere: [String] = []
@@ -21,23 +20,22 @@ public struct ZoneVerification: Hashable, Sendable {
   public var different: [String] = []
   /// Records that the server lists and that cannot be read here, by name, in order.
   public var unreadable: [String] = []
-  /// Records that were different at first and are not any more: fetched anew, or removed here because the server does not
-  /// have them. By name, in order.
+  /// Records that were repaired: fetched again, or removed here because the server does not have them. By name, in order.
   public var mended: [String] = []
-  /// Records of the zone with changes that are not sent.
+  /// The number of records of the zone with unsent changes.
   public var unsent = 0
-  /// A digest of all contents here, whatever their order. Two devices that hold the same have the same.
+  /// A digest of all contents in this store, independent of their order: two devices with the same records have the same digest.
   public var digestHere: UInt64 = 0
-  /// The same of what the server lists.
+  /// The digest of the server's list.
   public var digestThere: UInt64 = 0
 
   /// A comparison of two empty sides.
   public init(zone: ZoneID) { self.zone = zone }
 
-  /// Whether nothing is left that differs.
+  /// Whether no difference remains.
   public var isEqual: Bool { differences.isEmpty }
 
-  /// The names of all that differ, in order.
+  /// The names of all different records, in order.
   var differences: [String] {
     (missingHere + missingThere + different + unreadable).sorted { $0.precedesByUTF8($1) }
   }
