@@ -1,7 +1,7 @@
-// What an app declares of its records. It is the store's: a store without sync keeps to it in its transactions, and the sync
-// engine reads it there.
+// The app's declarations about its records. They belong to the store: also a store without sync applies them in its transactions, and
+// the sync engine reads them there.
 
-/// What a store was opened with.
+/// The declarations with which a store was opened.
 package struct Declarations: Sendable {
   package var conflicts = ConflictRules()
   package var schema = Schema()

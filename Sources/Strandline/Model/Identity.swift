@@ -48,27 +48,27 @@ public enum DatabaseScope: UInt8, Hashable, Comparable, Sendable, Codable, CaseI
   public static func < (left: DatabaseScope, right: DatabaseScope) -> Bool { left.rawValue < right.rawValue }
 }
 
-/// Why a zone is not synced: the server no longer has it, or has less of it than before, or the app has ended it.
+/// Why a zone is not synced: the server no longer has it, or has less of it than before, or the app has erased it.
 public enum ZoneLoss: UInt8, Hashable, Sendable, CaseIterable {
-  /// It was deleted: by another device, or by one that shared it. If there is a zone of that name all the same, it was emptied, or
-  /// deleted and made again: nothing is left of what this store knew of it.
+  /// It was deleted: by another device, or by one that shared it. If the server still has a zone of that name, it was emptied, or
+  /// deleted and created again: it has none of this store's synced records.
   case deleted = 1
   /// The user had the app's data removed from iCloud.
   case purged = 2
-  /// The user reset the keys of the encrypted data: what was encrypted cannot be read any more.
+  /// The user reset the keys of the encrypted data, which cannot be read any more.
   case encryptedDataReset = 3
   /// The server does not have it and does not say why.
   case notFound = 4
-  /// It is there, with an older version of a record than it once acknowledged: the server went back in time.
+  /// The server has an older version of a record than it once acknowledged: it went back to an older state.
   case wentBack = 5
-  /// It is there, and lists so much less than it once acknowledged that nothing is removed here without a question.
+  /// The server lists far fewer records than it once acknowledged, so that a person is asked before they are removed here.
   case missingRecords = 6
-  /// The app has asked for its end (`SyncEngine.eraseZone`); the next run deletes it at the server.
+  /// The app has asked to erase it (`SyncEngine.eraseZone`); the next cycle deletes it at the server.
   case erasing = 7
-  /// The app has ended it: by `SyncEngine.eraseZone`, or by letting the server's side stand when it was gone there.
+  /// The app has erased it: by `SyncEngine.eraseZone`, or by a resync or a rule that let the server decide, which did not have it.
   case erased = 8
 
-  /// What has become of the zone, in words for a person.
+  /// The reason in words for a person.
   package var words: String {
     switch self {
     case .deleted, .purged, .notFound: "the server does not have it"

@@ -2,23 +2,23 @@
 //
 // The engine contains no HTTP and no JSON. StrandlineCloudKit sends these requests to CloudKit Web Services and to the
 // local server; a native adapter would implement the same protocol. A request throws `CloudError` if the server refuses
-// it as a whole; the results for single records and zones are in the answer.
+// it as a whole; the answer has the results for single records and zones.
 
 import StrandlineSystem
 
 /// A CloudKit database as the engine sees it.
 ///
 /// Every call throws `CloudError` for a refusal of the whole request, `CancellationError` if its task is cancelled,
-/// `StrandlineError` if this device fails before anything was sent (the file of a session cannot be written, for one), and
-/// nothing else: the engine decides by the refusal's code what follows. A `StrandlineError` ends the run as it is.
+/// `StrandlineError` if this device fails before anything was sent (if a session file cannot be written, for example), and
+/// nothing else. The engine acts on the refusal's code. A `StrandlineError` ends the cycle, which throws it.
 ///
-/// Calls of one credential must not overlap: the web's session token rotates with each answer. The engine
-/// keeps one request in flight; an implementation serializes whatever else shares the credential.
+/// Calls with one credential must not overlap, as CloudKit's web session token changes with each answer. The engine keeps one
+/// request in flight; an implementation must serialize other uses of the credential.
 public protocol CloudDatabase: Sendable {
   /// The container, environment and scope that this speaks to.
   var address: CloudAddress { get }
 
-  /// From one request to the next, at least: zero by default. The engine waits for the rest of it, so that a long sync is no burst.
+  /// The least time between two requests, zero by default. The engine keeps it, so that a long sync is no burst.
   var minimumInterval: Duration { get }
 
   /// The record name of the signed-in user.
@@ -30,12 +30,12 @@ public protocol CloudDatabase: Sendable {
   /// Creates a zone; succeeds if it exists already.
   func createZone(_ zone: ZoneID) async throws
 
-  /// Deletes a zone with all its records; throws `.zoneNotFound` if it is not there.
+  /// Deletes a zone with all its records; throws `.zoneNotFound` if it does not exist.
   func deleteZone(_ zone: ZoneID) async throws
 
   /// Applies operations to records of one zone. The answer has one result a record name.
   ///
-  /// `atomic` asks for all or nothing; it is always said explicitly because CloudKit's own default is true.
+  /// `atomic` asks for all or nothing. It has no default, because CloudKit's own default is true.
   /// When this throws, any part of the batch may have been applied.
   func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [CloudName: CloudResult]
 
@@ -44,19 +44,19 @@ public protocol CloudDatabase: Sendable {
 
   /// One page of changes of each of some zones, in one request: at most 50 zones, each of them once.
   ///
-  /// The answer has a page of a zone, or why there is none. It may leave zones out, and give a page of which nothing is but
-  /// `moreComing`: then the engine asks for those zones one by one. So an implementation whose server takes one zone a request
-  /// answers the first query. Throws what refuses the request as a whole.
+  /// The answer has each zone's page or error. It may leave zones out, or give an empty page with `moreComing`: then the engine asks
+  /// for those zones one by one. So an implementation may answer only the first query, if its server takes one zone a request.
+  /// Throws if the server refuses the request as a whole.
   func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>]
 
-  /// Records of a type, the one that was changed last first. Throws `.unsupported`, the default, if the transport has no
-  /// queries, and what the server says if the schema has no index for it: the engine then does without.
+  /// Records of a type, the latest change first. Throws `.unsupported`, the default, if the transport has no queries, and the server's
+  /// refusal if the schema has no index for it: the engine then skips the query.
   ///
   /// - Parameters:
   ///   - type: the type.
   ///   - zone: the zone.
   ///   - limit: the most records of a page, at most 200.
-  ///   - marker: the one of the page before; nil for the first.
+  ///   - marker: the marker of the page before; nil for the first page.
   func newestRecords(
     ofType type: String, in zone: ZoneID, limit: Int, after marker: String?
   ) async throws -> NewestPage
@@ -64,12 +64,12 @@ public protocol CloudDatabase: Sendable {
   /// One page of the zones that changed since a token.
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage
 
-  /// How many milliseconds the server's clock was ahead of this device's when the newest answer came. Nil, the default, if
-  /// the transport cannot say: the engine then learns it from the times at which the server changed records.
+  /// How many milliseconds the server's clock was ahead of this device's at the newest answer. Nil, the default, if the transport does
+  /// not know: the engine then estimates it from the modified times of records.
   var serverOffsetMilliseconds: Int64? { get }
 
-  /// A record whose bytes an earlier version of the transport could not read and kept (`CloudError.raw`). Nil, the default,
-  /// if this version cannot read them either.
+  /// Reads a record from bytes that an earlier version of the transport could not read (`CloudError.raw`). Nil, the default, if this
+  /// version cannot read them either.
   func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord?
 }
 
@@ -94,7 +94,7 @@ extension CloudDatabase {
 extension CloudDatabase {
   /// The page of one zone.
   ///
-  /// - Throws: what refuses the request, or the zone.
+  /// - Throws: the refusal of the request, or of the zone.
   package func page(_ query: ZoneQuery) async throws -> ZonePage {
     guard let answer = try await zoneChanges(of: [query])[query.zone] else {
       throw CloudError(.unexpectedServerResponse, reason: "the answer says nothing of zone '\(query.zone)'")
@@ -103,16 +103,16 @@ extension CloudDatabase {
   }
 }
 
-/// A question for one page of a zone's changes.
+/// The query for one page of a zone's changes.
 public struct ZoneQuery: Hashable, Sendable {
   /// The zone whose changes are asked for.
   public var zone: ZoneID
-  /// Where the page begins: the token of the page before; nil: at the zone's beginning.
+  /// The token of the page before; nil: from the zone's beginning.
   public var token: ChangeToken?
   /// The most changes of the page, at most 200.
   public var limit: Int
-  /// The values of fields are not needed (`ZonePage.hasFields`): a first fetch reaches the token by such pages, and looks the
-  /// records up later. A page with fields is taken as well.
+  /// The engine does not need the fields (`ZonePage.hasFields`), because it looks the records up later. A page with fields is
+  /// accepted too.
   public var listsOnly: Bool
   /// Joins the parts.
   public init(_ zone: ZoneID, since token: ChangeToken?, limit: Int, listsOnly: Bool = false) {
@@ -123,7 +123,7 @@ public struct ZoneQuery: Hashable, Sendable {
   }
 }
 
-/// Which database of which container.
+/// The address of a database: its container, environment and scope.
 public struct CloudAddress: Hashable, Sendable {
   /// The container's identifier, "iCloud." first.
   public var container: String
@@ -139,18 +139,18 @@ public struct CloudAddress: Hashable, Sendable {
   }
 }
 
-/// A version of a record as the server holds it.
+/// A version of a record at the server.
 public struct ServerRecord: Hashable, Sendable {
-  /// The name, in the zone that was asked.
+  /// The name, in the zone of the request.
   public var name: String
   /// The type.
   public var type: String
   /// The fields that have a value, the engine's own stamp among them.
   public var fields: [String: FieldValue]
-  /// The name of the record it hangs below.
+  /// The name of the parent record.
   public var parent: String?
-  /// Tag, times, what this version does not know, and what the transport keeps. A transport that needs something of its
-  /// own to send the record again puts it into `archive`.
+  /// Change tag, times, unknown system fields, and the transport's `archive`: bytes that it needs back when the record is sent
+  /// again.
   public var system: SystemFields
   /// Joins the parts.
   public init(
@@ -193,7 +193,7 @@ public struct CloudOperation: Hashable, Sendable {
     case forceReplace
     /// Needs the current tag.
     case delete
-    /// Deletes whatever the tag.
+    /// Deletes with any tag.
     case forceDelete
   }
   /// The verb.
@@ -204,7 +204,7 @@ public struct CloudOperation: Hashable, Sendable {
   public var type: String
   /// The version that this is based on.
   public var changeTag: String?
-  /// What the transport kept with that version (`SystemFields.archive`); empty if it kept nothing.
+  /// The transport's bytes of that version (`SystemFields.archive`); empty if there are none.
   public var archive: [UInt8]
   /// The fields to write; nil is an explicit null.
   public var fields: [String: FieldValue?]
@@ -239,13 +239,13 @@ public struct CloudOperation: Hashable, Sendable {
   }
 }
 
-/// What became of one record in a request.
+/// The result for one record of a request.
 public enum CloudResult: Sendable {
-  /// It lives, in this version. After a `modify` the fields may be left out; `system` is that of the version saved.
+  /// It exists, in this version. After a `modify` the fields may be left out; `system` is that of the saved version.
   case record(ServerRecord)
   /// It is deleted.
   case deleted
-  /// It was refused; `serverRecord` is the current version where the transport brings it along.
+  /// It was refused; `serverRecord` is the current version if the answer has it.
   case failed(CloudError, serverRecord: ServerRecord?)
 }
 
@@ -253,9 +253,9 @@ public enum CloudResult: Sendable {
 public struct ZonePage: Sendable {
   /// The changes, in the server's order.
   public var changes: [ZoneChange]
-  /// Where the next page begins. Valid to resume from, any number of times.
+  /// The token for the next page. It may be used any number of times.
   public var token: ChangeToken
-  /// Whether there is more. A page may be empty and still say so.
+  /// Whether more pages follow. Also an empty page may say so.
   public var moreComing: Bool
   /// Whether its records have their fields. If not, they have a name, a type, a tag and times.
   public var hasFields: Bool
@@ -268,9 +268,9 @@ public struct ZonePage: Sendable {
   }
 }
 
-/// One change in a zone's history: the record's state now.
+/// One entry of a zone's feed: the present state of a record.
 public enum ZoneChange: Sendable {
-  /// It lives.
+  /// It exists.
   case saved(ServerRecord)
   /// It was deleted.
   case deleted(name: String)
@@ -280,9 +280,9 @@ public enum ZoneChange: Sendable {
 
 /// One page of the answer to a query.
 public struct NewestPage: Sendable {
-  /// The records that can be read; the feed brings the others.
+  /// The records that could be read; the feed brings the others.
   public var records: [ServerRecord]
-  /// Where the next page begins; nil if there is none.
+  /// The marker for the next page; nil if there is none.
   public var marker: String?
   /// Joins the parts.
   public init(records: [ServerRecord], marker: String?) {
@@ -295,9 +295,9 @@ public struct NewestPage: Sendable {
 public struct DatabasePage: Sendable {
   /// A zone that changed.
   public struct Zone: Hashable, Sendable {
-    /// Which.
+    /// The zone.
     public var id: ZoneID
-    /// Why it is gone; nil if it is there.
+    /// Why it is gone; nil if it exists.
     public var loss: ZoneLoss?
     /// Joins the parts.
     public init(id: ZoneID, loss: ZoneLoss? = nil) {
@@ -307,9 +307,9 @@ public struct DatabasePage: Sendable {
   }
   /// The zones that changed.
   public var zones: [Zone]
-  /// Where the next page begins.
+  /// The token for the next page.
   public var token: ChangeToken
-  /// Whether there is more.
+  /// Whether more pages follow.
   public var moreComing: Bool
   /// Joins the parts.
   public init(zones: [Zone], token: ChangeToken, moreComing: Bool) {

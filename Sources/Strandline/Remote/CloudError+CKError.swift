@@ -1,13 +1,13 @@
-// What the errors of Apple's CloudKit framework mean, in the codes of the web. With this an app's own `CloudDatabase` over
-// CKDatabase decides nothing: the engine knows one set of codes.
+// Maps the errors of Apple's CloudKit framework to the codes of CloudKit Web Services, the only ones that the engine knows. An app's
+// own `CloudDatabase` over CKDatabase needs no error handling beyond this.
 //
 // The numbers are those of CKError.Code (CloudKit/CKError.h of the macOS 26 SDK). Formats/remote.md has the same table.
 
 extension CloudError.Code {
-  /// The code that stands for one of `CKError.Code`, by its number; nil for a number that is none of them.
+  /// The code for a `CKError.Code`, by its number; nil for an unknown number.
   ///
-  /// `partialFailure` says nothing by itself: the errors of its items do. Where an adapter has nothing else, the engine
-  /// asks what the server holds before it sends anything again.
+  /// `partialFailure` has no meaning of its own: pass on the errors of its items. If an adapter passes on nothing else, the engine
+  /// looks up the server's versions before it sends anything again.
   ///
   /// - Complexity: O(1).
   public init?(ckErrorCode number: Int) {
@@ -15,7 +15,7 @@ extension CloudError.Code {
     self = Self.byCKErrorCode[number - 1].code
   }
 
-  /// Swift's names of the codes, from number 1 on without a gap, and what each of them is on the web.
+  /// Swift's names of the codes, from number 1 on without a gap, each with the web's code.
   package static let byCKErrorCode: [(name: String, code: CloudError.Code)] = [
     ("internalError", .internalError),
     ("partialFailure", .unexpectedServerResponse),
@@ -29,7 +29,7 @@ extension CloudError.Code {
     ("permissionFailure", .accessDenied),
     ("unknownItem", .notFound),
     ("invalidArguments", .badRequest),
-    // More is to come; an adapter asks on. One that gives it as an error is asked again.
+    // An adapter should fetch the rest; if it throws this instead, the engine asks again.
     ("resultsTruncated", .tryAgainLater),
     ("serverRecordChanged", .conflict),
     ("serverRejectedRequest", .badRequest),
@@ -38,7 +38,7 @@ extension CloudError.Code {
     // The app is too old for this container: a person has to update it.
     ("incompatibleVersion", CloudError.Code(rawValue: "INCOMPATIBLE_VERSION")),
     ("constraintViolation", .uniqueFieldError),
-    // Any part of it may have been applied, as of an answer that was lost.
+    // Any part of it may have been applied, as after a lost answer.
     ("operationCancelled", .networkError),
     ("changeTokenExpired", .changeTokenExpired),
     ("batchRequestFailed", .atomicError),
@@ -47,12 +47,12 @@ extension CloudError.Code {
     ("quotaExceeded", .quotaExceeded),
     ("zoneNotFound", .zoneNotFound),
     ("limitExceeded", .limitExceeded),
-    // The engine asks for the list of zones before it believes it.
+    // The engine confirms it with the list of zones.
     ("userDeletedZone", .zoneNotFound),
     ("tooManyParticipants", CloudError.Code(rawValue: "TOO_MANY_PARTICIPANTS")),
     ("alreadyShared", CloudError.Code(rawValue: "ALREADY_SHARED")),
     ("referenceViolation", .validatingReferenceError),
-    // No account that may be used, whatever the reason: nothing is sent, and nothing is lost.
+    // No usable account, for any reason: nothing is sent, and nothing is lost.
     ("managedAccountRestricted", .authenticationRequired),
     ("participantMayNeedVerification", CloudError.Code(rawValue: "PARTICIPANT_MAY_NEED_VERIFICATION")),
     ("serverResponseLost", .networkError),

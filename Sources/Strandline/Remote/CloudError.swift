@@ -1,13 +1,11 @@
-// A refusal by the cloud: the server's code, which is an open set, and its reason.
-//
-// The codes are those of CloudKit Web Services; a native adapter maps CKError onto them. A code that this
-// version does not know is carried as it came.
+// An error of the cloud. The codes are those of CloudKit Web Services; a native adapter maps CKError to them. The set is open: an unknown
+// code is passed on as it arrived.
 
 /// A refusal, of a whole request or of one item in it.
 public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
   /// The server's code: an open set.
   public struct Code: RawRepresentable, Hashable, Sendable {
-    /// As the server spells it.
+    /// The code as the server spells it.
     public let rawValue: String
     /// Wraps a code as the server sent it.
     public init(rawValue: String) { self.rawValue = rawValue }
@@ -25,7 +23,7 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
     public static let badRequest = Code("BAD_REQUEST")
     /// The change tag is stale.
     public static let conflict = Code("CONFLICT")
-    /// What was to be created exists.
+    /// The record to be created exists.
     public static let exists = Code("EXISTS")
     /// The server failed.
     public static let internalError = Code("INTERNAL_ERROR")
@@ -37,7 +35,7 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
     public static let throttled = Code("THROTTLED")
     /// The server is busy.
     public static let tryAgainLater = Code("TRY_AGAIN_LATER")
-    /// A validating reference would break.
+    /// A VALIDATE reference would break.
     public static let validatingReferenceError = Code("VALIDATING_REFERENCE_ERROR")
     /// The zone is missing.
     public static let zoneNotFound = Code("ZONE_NOT_FOUND")
@@ -51,7 +49,7 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
     public static let changeTokenExpired = Code("CHANGE_TOKEN_EXPIRED")
     /// Set by the client, never sent by a server: the server could not be reached, or the connection broke.
     public static let networkError = Code("NETWORK_ERROR")
-    /// Set by the client: an answer larger than it takes. The request may have been carried out.
+    /// Set by the client: an answer larger than it accepts. The request may have been carried out.
     public static let answerTooLarge = Code("ANSWER_TOO_LARGE")
     /// Set by the client: HTTP 503 without a body that can be parsed.
     public static let serviceUnavailable = Code("SERVICE_UNAVAILABLE")
@@ -65,16 +63,15 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
   public var code: Code
   /// The server's reason, as it sent it.
   public var reason: String
-  /// Seconds to wait, where the server said so.
+  /// Seconds to wait, if the server named a time.
   public var retryAfter: Double?
   /// The server's name for the request.
   public var requestUUID: String?
-  /// The HTTP status; nil for an item, or where there is no HTTP.
+  /// The HTTP status; nil for an item, or without HTTP.
   public var httpStatus: Int?
   /// Where a person can sign in.
   public var redirectURL: String?
-  /// What the server sent of an item and this client could not read, byte for byte; empty for any other error. A store
-  /// keeps it with the record that it holds.
+  /// The bytes of an item that this client could not read; empty for any other error. A store keeps them with the held record.
   public var raw: [UInt8] = []
 
   /// Makes an error.
@@ -90,7 +87,7 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
     self.redirectURL = redirectURL
   }
 
-  /// One line: code, reason, and what helps to find the request at the server.
+  /// One line: code, reason, and the server's name for the request.
   public var description: String {
     var text = code.rawValue
     if !reason.isEmpty { text += ": \(reason)" }

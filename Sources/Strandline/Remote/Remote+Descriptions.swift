@@ -1,4 +1,4 @@
-// What the values of a cloud database print: one line, without the values of fields.
+// One-line descriptions of a cloud database's values, without the values of fields.
 
 extension CloudError.Code: CustomStringConvertible {
   /// The code as the server spells it.
@@ -11,7 +11,7 @@ extension CloudAddress: CustomStringConvertible {
 }
 
 extension ServerRecord: CustomStringConvertible {
-  /// Type, name, the number of fields, and what the server says of it.
+  /// Type, name, the number of fields, and the system fields.
   public var description: String {
     "\(type) '\(name)', \(String.count(fields.count, "field")), \(system)".oneLine
   }
@@ -40,19 +40,19 @@ extension CloudResult: CustomStringConvertible {
 }
 
 extension ZoneQuery: CustomStringConvertible {
-  /// The zone, where the page begins, and how large it may be.
+  /// The zone, the beginning and the greatest size of the page.
   public var description: String {
     "\(zone) from \(token == nil ? "the beginning" : "a token"), \(String.count(limit, "change")) at most".oneLine
   }
 }
 
 extension ZonePage: CustomStringConvertible {
-  /// How many changes, and whether there are more.
+  /// The number of changes, and whether more pages follow.
   public var description: String { String.count(changes.count, "change") + (moreComing ? ", more to come" : "") }
 }
 
 extension ZoneChange: CustomStringConvertible {
-  /// The record, or what became of it.
+  /// The record, its deletion or its error.
   public var description: String {
     switch self {
     case .saved(let record): "\(record)"
@@ -63,14 +63,14 @@ extension ZoneChange: CustomStringConvertible {
 }
 
 extension NewestPage: CustomStringConvertible {
-  /// How many records, and whether there are more.
+  /// The number of records, and whether more pages follow.
   public var description: String {
     String.count(records.count, "record") + (marker == nil ? "" : ", more to come")
   }
 }
 
 extension DatabasePage: CustomStringConvertible {
-  /// The zones that changed, and whether there are more.
+  /// The zones that changed, and whether more pages follow.
   public var description: String {
     String.count(zones.count, "zone") + (zones.isEmpty ? "" : ": ")
       + zones.map { "\($0)" }.joined(separator: ", ") + (moreComing ? ", more to come" : "")

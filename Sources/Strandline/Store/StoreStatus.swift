@@ -1,61 +1,60 @@
-// What a store owes, holds and waits for: everything that "can I see what happened" asks first. No field values.
+// The status of a store, for an app's screen and for support: pending and held changes, waits, zones, damage. No field values.
 
 import StrandlineLog
 import StrandlineSystem
 import Synchronization
 
-/// A store's state: counts, zones, what is held and why.
+/// A store's status: counts, zones, and the held records with their reasons.
 public struct StoreStatus: Hashable, Sendable {
-  /// A record that is set aside.
+  /// A held record.
   public struct Held: Hashable, Sendable {
-    /// Which.
+    /// The record.
     public var id: RecordID
     /// The server's code; or `DAMAGED`, `NEWER_SCHEMA` or `PARENT_MISSING`, as in `SyncStatus.HeldGroup.code`.
     public var code: String
-    /// Why, in words: the server's, as it sent them, or the store's for a code of its own.
+    /// The reason in the server's words, or in the store's for its own codes.
     public var reason: String
     /// How often it was tried.
     public var attempts: Int
-    /// Whether a version of the server is set aside, which could not be read; else it is a change of this store.
+    /// Whether it is a version of the server that could not be read; if not, a change of this store.
     public var isDownload: Bool
-    /// In how many milliseconds it is tried again by itself. A record that a reference forbids is tried again when the record
-    /// that it refers to, or that refers to it, has changed at the server. Nil if only an edit, `releaseHolds` or `discardChanges` ends
-    /// this. A version that could not be read is replaced by the next one that can.
+    /// The milliseconds until it is tried again by itself. Nil if only an edit, `releaseHolds` or `discardChanges` ends the hold. If a
+    /// reference is the cause, it is also tried again when the other record changes at the server. A version that could not be read is
+    /// replaced by the next one that can.
     public var retryMilliseconds: Int64?
     /// The server's name for the request; empty if it gave none.
     public var requestUUID: String
   }
   /// A zone.
   public struct Zone: Hashable, Sendable {
-    /// Which.
+    /// The zone.
     public var id: ZoneID
     /// Living records in it.
     public var records: Int
-    /// It has changes to fetch; those of a zone that is left out (`SyncConfiguration.zones`) are fetched when it is taken in.
+    /// It has changes to fetch. If the app does not sync it (`SyncConfiguration.zones`), they are fetched when it does.
     public var isDirty: Bool
-    /// The server does not have it, or has less of it than it once confirmed; it stays readable here, and is not synced.
+    /// The server does not have it, or has fewer records than it once confirmed. It stays readable here, and is not synced.
     public var isLost: Bool { lostReason != nil }
-    /// Why it is gone; nil if it is not.
+    /// Why it is lost; nil if it is not.
     public var lostReason: ZoneLoss?
-    /// The same in words, such as the server's.
+    /// Why it is lost, in words.
     public var lostWords: String
-    /// It is being fetched from its beginning. Until that has ended, and the server has been asked for each record that the fetch did
-    /// not show, what it has deleted may still stand here.
+    /// It is being fetched from its beginning, so it may show records that were deleted at the server, until the server has been asked
+    /// for each record that the fetch did not show.
     public var ghostsPossible: Bool
     /// Records that the server has listed and that are still to be fetched (`FirstFetch.recentFirst`); those of one page count
-    /// until the last of them is here.
+    /// until all of them are here.
     public var listed: Int
     /// It was fetched at least once to a token.
     public var hasToken: Bool
   }
-  /// A view of the store that is held.
+  /// An open view of the store.
   public struct View: Hashable, Sendable {
     /// The newest event that it shows.
     public var lsn: LSN
-    /// How long it has been held.
+    /// How long it has been open.
     public var milliseconds: Int64
-    /// The bytes of the log's finished segments that no compaction looks at as long as it is held; 0 in a store that does not
-    /// write.
+    /// The bytes of finished log segments that cannot be compacted while it is open; 0 in a store that does not write.
     public var bytes: UInt64
   }
   /// A projection that is kept in step.
@@ -78,7 +77,7 @@ public struct StoreStatus: Hashable, Sendable {
     /// What is wrong, and where.
     public var message: String
   }
-  /// Whose a store is.
+  /// The account to which a store belongs.
   public struct Account: Hashable, Sendable {
     /// The container's identifier.
     public var container: String
@@ -89,59 +88,59 @@ public struct StoreStatus: Hashable, Sendable {
   }
   /// The newest durable event.
   public var durableLSN: LSN
-  /// The newest event at or below which nothing is owed to the server.
+  /// The newest event up to which nothing is pending.
   public var checkpoint: LSN
   /// Living records.
   public var records: Int
   /// Records with changes that the server has not settled.
   public var unsettled: Int
-  /// Milliseconds since the oldest of those changes was made, by this device's clock; a merge does not make it young. Nil if
-  /// there is none, or if its event is damaged.
+  /// Milliseconds since the oldest of those changes was made, by this device's clock; a merge does not reset it. Nil if there is none,
+  /// or if its event is damaged.
   public var oldestUnsettledMilliseconds: Int64?
   /// Names in the deletion index.
   public var deleted: Int
-  /// Records of which the server has shown a version or a deletion that may be an old one: the next run looks each up.
+  /// Records of which the server has shown a version or a deletion that may be an old one: the next cycle looks each up.
   public var openBlocks: Int
-  /// What is set aside.
+  /// The held records.
   public var held: [Held]
-  /// The zones that are known, in order.
+  /// The known zones, in order.
   public var zones: [Zone]
-  /// Milliseconds to wait before the server may be asked again; of several databases the longest wait.
+  /// Milliseconds to wait before the next request; with several databases the longest wait.
   public var waitMilliseconds: Int64?
-  /// Why.
+  /// The reason of that wait.
   public var waitReason: String?
-  /// The views that are held, the oldest first. Compaction leaves in place what the oldest shows.
+  /// The open views, the oldest first. Compaction keeps everything that the oldest shows.
   public var views: [View]
-  /// The projections that are kept in step, the slowest first. Compaction leaves in place what the slowest has not applied.
+  /// The registered projections, the slowest first. Compaction keeps everything that the slowest has not applied.
   public var projections: [Projection]
-  /// Changes that are kept in memory, for these views and because they are not durable yet.
+  /// Old values in memory: for these views, and for changes that are not durable yet.
   public var changesKept: Int
-  /// Changes that lie in memory and in the log, and that the index on disk does not have yet.
+  /// Changes in memory and in the log that the index on disk does not have yet.
   public var changesUnindexed: Int
-  /// Why the index could not be written, merged or built when that was last tried; nil if nothing is wrong. Writing and
-  /// merging are tried again, a declared index is built at the next open or when it is declared anew, and nothing is lost: the log has everything. Writes are refused when four times as many changes as usual lie in memory.
+  /// Why the index could not be written, merged or built at the last try; nil if nothing is wrong. Writing and merging are tried
+  /// again; a declared index is built at the next open, or when it is declared again. Nothing is lost, as the log has everything.
+  /// Writes are refused when four times as many changes as usual are in memory.
   public var indexFailure: String?
-  /// Why the log could not be compacted when the store last tried to; nil if nothing is wrong. It is tried again with later
-  /// writes and at the next open, and costs space until then.
+  /// Why the log could not be compacted at the last try; nil if nothing is wrong. It is tried again with later writes and at the next
+  /// open, and the log takes more space until then.
   public var compactionFailure: String?
-  /// Damage that reads and upkeep have met in the log since the store was opened, in the order in which they met it, 64
-  /// places at most. Nothing looks for damage: `strandline verify` reads every byte. Reads of other events and all writes
-  /// go on. Compaction leaves such a segment as it is, because its bytes are all that `strandline repair` has, which
-  /// writes what can still be read into a new store.
+  /// Damage that reads and upkeep have found in the log since the store was opened, in that order, 64 places at most. Only
+  /// `strandline verify` reads every byte to look for it. Reads of other events and all writes go on. Compaction leaves a damaged
+  /// segment as it is for `strandline repair`, which writes everything readable into a new store.
   public var damage: [Damage]
-  /// Whose this store is, since the first sync.
+  /// The account to which this store belongs, since the first sync.
   public var account: Account?
-  /// Bytes of the log's segments, as far as they are written: space that is reserved ahead, and the index, do not count. What a
-  /// compaction would free of them is known when one has read all of it.
+  /// The size of the log's segments in bytes, as far as they are written, without reserved space and the index. A compaction has to read
+  /// all of it to know how much it can free.
   public var logBytes: UInt64
 }
 
 extension RecordStore {
-  /// The store's state, as far as it is durable.
+  /// The store's status, as far as it is durable.
   ///
-  /// - Throws: `StrandlineError`: `.io` if the oldest unsettled mutation cannot be read; `.damaged` if it cannot be decoded
-  ///   although its checksum is right; `.closed`.
-  /// - Complexity: O(zones + what is held), and one read of the log.
+  /// - Throws: `StrandlineError`: `.io` if the oldest pending mutation cannot be read; `.damaged` if it cannot be decoded although
+  ///   its checksum is right; `.closed`.
+  /// - Complexity: O(zones + held records), and one read of the log.
   public func status(fileID: String = #fileID, line: Int = #line) throws -> StoreStatus {
     try CallSite(fileID, line).run("reading the status of the store at '\(path)'") {
       try requireOpen()
@@ -166,7 +165,7 @@ extension RecordStore {
       do {
         if let time = try mutationTime(first) { oldest = max(0, now - time.milliseconds) }
       } catch let error as StrandlineError where source.damage.contains(where: { $0.file == error.file }) {
-        // The status names the damage instead of an age.
+        // The status shows the damage instead of an age.
       }
     }
     let zones = Set(living.keys).union(sync.zones.keys).sorted().map { id in
@@ -230,15 +229,14 @@ extension StoreStatus.Held {
 }
 
 extension Held {
-  /// What is left of it, in milliseconds: never more than it was said to last, whatever the wall clock shows.
+  /// The rest of the hold, in milliseconds: never more than its duration, even if the wall clock was set back.
   func remaining(wall: Int64) -> Int64 {
     min(durationMilliseconds, max(0, wallMilliseconds &+ durationMilliseconds &- wall))
   }
 }
 
 extension Pace {
-  /// What is left of the wait, in milliseconds. A wall clock that was turned back cannot make it longer than it was
-  /// said to be.
+  /// The rest of the wait, in milliseconds: never more than its duration, even if the wall clock was set back.
   package func remaining(wall: Int64) -> Int64 {
     min(durationMilliseconds, max(0, wallMilliseconds &+ durationMilliseconds &- wall))
   }
