@@ -266,7 +266,7 @@ struct `The verb zones` {
     #expect(await machine.sync(server).code == .done)
     _ = await machine.run("put", "/A", #"{"recordName":"a","fields":{"title":"2"}}"#)
     let late = await machine.sync(server)
-    #expect(late.code == .unreachable && late.err.contains("'resync' makes it anew"), "\(late)")
+    #expect(late.code == .unreachable && late.err.contains("'resync' creates it again"), "\(late)")
     let story = await machine.lines("why", "/A", "a")
     #expect(story.last == "try: " + sidesRemedy, "\(story)")
     #expect(await machine.run("zones", "/A", "resync-from-here", "Main").code == .done)

@@ -355,7 +355,7 @@ func openForRareSync(at folder: String, cloud: any CloudDatabase) async throws -
   return store
 }
 
-func whatIsOwed(in store: RecordStore) throws -> [String] {
+func pendingLines(of store: RecordStore) throws -> [String] {
   var lines: [String] = []
   var next: LSN? = .some(.none)
   while let after = next {
@@ -456,8 +456,8 @@ func syncing(with database: any CloudDatabase, appVersion: String) -> SyncConfig
 }
 
 func decide(about zone: ZoneID, in store: RecordStore, keepingMine: Bool) async throws {
-  // From the server: what it does not have is removed here, with its unsent edits, each of which is told. From here: it is
-  // uploaded again, and the zone is made if need be.
+  // From the server: records that it does not have are removed here, with their unsent edits, each of which is reported.
+  // From here: they are uploaded again, and the zone is created if needed.
   try await store.sync.resync(zone, from: keepingMine ? .here : .server)
   try await store.sync.now()
 }
@@ -475,10 +475,10 @@ func whatDiffers(in zone: ZoneID, of store: RecordStore) async throws -> [String
 }
 
 func endZone(_ zone: ZoneID, in store: RecordStore) async throws {
-  // Durable when it returns; the next run deletes the zone at the server, again after a crash until the server confirms it.
+  // Durable when it returns; the next cycle deletes the zone at the server, again after a crash until the server confirms it.
   try await store.sync.eraseZone(zone)
   try await store.sync.now()
-  // Its records are still readable here, and `resync(zone, from: .here)` would make it anew. Remove them here too:
+  // Its records are still readable here, and `resync(zone, from: .here)` would create it again. Remove them here too:
   try await store.sync.resync(zone, from: .server)
   try await store.sync.now()
 }
@@ -782,7 +782,7 @@ struct `The examples of the documentation` {
     let phone = try await RecordStore.open(
       at: "/notes", syncing: configuration, environment: .simulated(disk: SimulatedDisk(), seed: 1))
     let note = Note(id: "tide", title: "Low tide at six")
-    #expect(try whatIsOwed(in: phone).isEmpty)
+    #expect(try pendingLines(of: phone).isEmpty)
     async let outcome = upload(note, from: phone)
     var synced = 0
     while synced == 0 { synced = try await syncNow(phone) }

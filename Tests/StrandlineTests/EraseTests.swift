@@ -313,7 +313,7 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
     try await a.exchange()
     try await a.put("n1", ["title": "later"])
     let error = try #require(try await a.run())
-    #expect(error.code == .zoneLost && error.message.contains("makes it anew from here"), "\(error)")
+    #expect(error.code == .zoneLost && error.message.contains("creates it again from here"), "\(error)")
     #expect(try await !isAtServer(.main, a))
     try await a.open().sync.resync(.main, from: .here)
     try await a.exchange()

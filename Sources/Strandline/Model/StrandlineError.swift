@@ -99,7 +99,7 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     /// The store knows no such zone.
     public static let noSuchZone = Code("noSuchZone")
     /// The server no longer has the zone, or much less of it than it once acknowledged. Its records stay readable here;
-    /// `SyncEngine.resync` says which side stands.
+    /// `SyncEngine.resync` lets one side decide.
     public static let zoneLost = Code("zoneLost")
 
     /// Whether the same call may succeed later although neither app nor user does anything about the cause.

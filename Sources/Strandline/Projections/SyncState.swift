@@ -38,7 +38,7 @@ package struct ZoneState: Hashable, Sendable {
   package var ruledMilliseconds: Int64 = 0
 
   package var isLost: Bool { lostReason != nil }
-  /// A person has said which side stands, and the full fetch that carries it out has not ended.
+  /// A person, or a rule, has chosen the side that decides; the full fetch that carries this out has not ended.
   package var isDecided: Bool { !isLost && isDirty && ["here", "server"].contains(resetPolicy) }
   /// It was fetched to its end once, and no sweep of it is open: its next pages have only later changes.
   package var isFetchedByToken: Bool { token != nil && !isFullFetch && sweepEpoch == 0 }

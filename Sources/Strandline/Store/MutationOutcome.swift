@@ -201,9 +201,9 @@ extension StrandlineError {
     let kept = "its records stay readable here and nothing of it is synced until"
     let words =
       state.isErased
-      ? "zone '\(zone)' is ended (\(state.lostWords)); \(kept) 'resync' makes it anew from here"
+      ? "zone '\(zone)' is erased (\(state.lostWords)); \(kept) 'resync' creates it again from here"
       : "zone '\(zone)' is lost: \(state.lostReason?.words ?? "it is not synced") (\(state.lostWords)); "
-        + "\(kept) 'resync' says which side stands"
+        + "\(kept) 'resync' lets one side decide"
     return StrandlineError(.zoneLost, words)
   }
 }
