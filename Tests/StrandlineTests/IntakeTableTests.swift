@@ -473,15 +473,23 @@ private let versions: [Row] = [
     ),
     (
       "a person lets this side count, and nothing is owed", Here("a", .none), "store, restore {title}; fetched",
-      { ($0.arriving, $0.sendsAgain) = (.older, true) }
+      { ($0.source, $0.arriving, $0.sendsAgain) = (.lookup, .older, true) }
     ),
     (
       "the same, with an edit", Here("a", .edit("a")), "store, merge 20 by replace of a {body title}; fetched",
-      { ($0.arriving, $0.sendsAgain) = (.older, true) }
+      { ($0.source, $0.arriving, $0.sendsAgain) = (.lookup, .older, true) }
     ),
     (
       "the same, with a deletion", Here("a", .deletion), "store, delete a; fetched",
+      { ($0.source, $0.arriving, $0.sendsAgain) = (.lookup, .older, true) }
+    ),
+    (
+      "the same, of a page, which may be an old one", Here("a", .edit("a")), asks,
       { ($0.arriving, $0.sendsAgain) = (.older, true) }
+    ),
+    (
+      "a person lets this side count, and a lookup shows one that was created before the base", Here("a", .none),
+      "store, restore {title}; fetched", { ($0.source, $0.created, $0.sendsAgain) = (.lookup, 50, true) }
     ),
     (
       "a page shows one that was created before the base", Here("a", .none), asks,

@@ -130,8 +130,9 @@ struct VersionSituation {
   /// The version has seen less than the base: an old page, or a server that went back to an older state.
   private var isStale: Bool {
     guard let entry, base != nil, !endsBase else { return false }
-    // With another creation time it is another record of the name, and no older version of the base.
-    if source == .lookup {
+    // With another creation time it is another record of the name, and no older version of the base: unless a person has decided about a
+    // server that went back to an older state.
+    if source == .lookup, !sendsAgain {
       return age == .older && arrival.system.created?.milliseconds == entry.base?.createdMilliseconds
     }
     // The base was created later: the page shows a record that the server has replaced since.
@@ -183,8 +184,9 @@ struct VersionSituation {
   /// | --- | --- |
   /// | is dead, the app sees no record, and another device has moved it to another parent | it is restored |
   /// | is dead, and the app sees no record | looked up, then deleted again at the server |
+  /// | has seen less than the base, from a page | looked up: it may be an old page |
   /// | has seen less than the base, and a person chose this store's side | becomes the base; this store's record is sent over it |
-  /// | has seen less than the base | from a page: looked up; from a lookup: dropped, or the zone is lost (the server went back) |
+  /// | has seen less than the base | dropped, or the zone is lost (the server went back) |
   /// | is an older answer of another life, and a person chose this store's side | this store's record is sent in its place |
   /// | is an answer older than the base, and not the version that the feed shows | dropped; the feed decides |
   /// | is of an unknown life, from a page | looked up |
@@ -300,10 +302,10 @@ struct VersionSituation {
   }
 
   private func decideStale() -> IntakeDecision {
-    if sendsAgain { return decideToSendAgain() }
     guard source == .lookup else {
       return blocking("an older version than this store's", .lookup)
     }
+    if sendsAgain { return decideToSendAgain() }
     // If a lookup lacks a mutation that the server acknowledged to this store, the server went back to an older state. If it lacks
     // only changes of other devices, a replica may lag.
     guard lacksAcknowledged else { return IntakeDecision() }
