@@ -227,7 +227,7 @@ private struct RandomHistory {
     case .fetchedDelete:
       return .fetchedDelete(
         FetchedDelete(id: id(), births: births(), reason: some(FetchedDelete.Reason.allCases)))
-    case .confirmed: return .confirmed(Confirmed(zone: zone(), names: ["n1"], knownSince: 0))
+    case .confirmed: return .confirmed(Confirmed(zone: zone(), names: ["n1"], age: .fetched))
     case .listed:
       let items = (0..<below(4)).map { Listed.Item(name: "n\($0)", changeTag: tag(), modifiedMilliseconds: 5) }
       return .listed(Listed(zone: zone(), items: items))

@@ -288,7 +288,7 @@ STORE = {
     8: "fetchedSave record:id recordType:text births:births changeTag:text created:touch? modified:touch? source:1-3"
     " isStamped:flag latest:u64 unknownKeys:hex archive:hex content:content",
     9: "fetchedDelete record:id births:births reason:1-4",
-    10: "confirmed zone:zone names:text* knownSince:zigzag?",
+    10: "confirmed zone:zone names:text* knownFrom:varint? knownSince:zigzag?",
     11: "listed zone:zone items:listedItem*",
     12: "blocked record:id subject:1-3 lsn:varint changeTag:text births:births consequence:1-3 words:text",
     13: "held record:id direction:1-2 lsn:varint raw:hex code:text words:text requestUUID:text attempts:varint"

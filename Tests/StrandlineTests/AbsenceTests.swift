@@ -28,6 +28,35 @@ enum WrongPage: CaseIterable, Sendable {
   }
 }
 
+@Suite struct `The age of a zone` {
+  @Test func `says of what it had that it was in it`() {
+    let minute: Int64 = 60_000
+    let (known, begun): (UInt64, Int64) = (20, 100 * minute)
+    let table: [(age: ZoneAge, version: UInt64, modified: Int64?, isIncluded: Bool)] = [
+      (ZoneAge(), 30, begun, false),
+      (.fetched, 1, nil, true),
+      // What came here after a record that is still there, or with it.
+      (ZoneAge(lsn: LSN(rawValue: known)), 20, nil, true),
+      (ZoneAge(lsn: LSN(rawValue: known)), 21, 0, true),
+      (ZoneAge(lsn: LSN(rawValue: known)), 19, nil, false),
+      // What the server had after it had created that one, by clocks that may differ.
+      (ZoneAge(lsn: LSN(rawValue: known), milliseconds: begun), 19, begun + 10 * minute, true),
+      (ZoneAge(lsn: LSN(rawValue: known), milliseconds: begun), 19, begun + 10 * minute - 1, false),
+      (ZoneAge(lsn: LSN(rawValue: known), milliseconds: begun), 19, begun - 10 * minute, false),
+      // The two were in one request.
+      (ZoneAge(lsn: LSN(rawValue: known), milliseconds: begun), 19, begun, true),
+      (ZoneAge(lsn: LSN(rawValue: known), milliseconds: begun), 19, nil, false),
+    ]
+    for row in table {
+      #expect(row.age.includes(LSN(rawValue: row.version), row.modified) == row.isIncluded, "\(row)")
+    }
+    var age = ZoneAge(lsn: LSN(rawValue: 20), milliseconds: 100)
+    age.add(LSN(rawValue: 30), 50)
+    age.add(ZoneAge())
+    #expect(age == ZoneAge(lsn: LSN(rawValue: 20), milliseconds: 50))
+  }
+}
+
 @Suite struct `What follows from an absence` {
   /// What is known, by turns: living, not asked for, asked for in vain, gone, unread.
   private func known(

@@ -240,7 +240,7 @@ struct PlanDriver {
       try append((step.before + step.after).compactMap(Self.event))
       result = .taken(TakenChanges())
     case .settleChildren, .createAgain: result = .changed([])
-    case .findAbsent: result = .absent(AbsenceProof(living: 0, knownSince: 0, absent: []))
+    case .findAbsent: result = .absent(AbsenceProof(living: 0, age: .fetched, absent: []))
     case .findSynced: result = .synced([])
     }
     try plan.recorded(step, result, facts)

@@ -339,19 +339,20 @@ package struct Confirmed: EventPayload, Hashable {
   package static let kind = EventKind.confirmed
   package var zone: ZoneID
   package var names: [String]
-  /// Since when the zone is known to have been there, by the server's clock in milliseconds since 1970: another one of that name was
-  /// made later. 0: it is the one that this store has fetched; nil: nothing says it.
-  package var knownSince: Int64?
+  /// Since when the zone is known to exist: another one of that name was made later.
+  package var age: ZoneAge
 
-  package init(zone: ZoneID, names: [String], knownSince: Int64?) {
+  package init(zone: ZoneID, names: [String], age: ZoneAge) {
     self.zone = zone
     self.names = names
-    self.knownSince = knownSince
+    self.age = age
   }
   package init<Coder: FieldCoder>(_ confirmed: Self?, _ field: inout Coder) throws(Coder.Failure) {
     zone = try field("zone", .zone, confirmed?.zone)
     names = try field("names", .list(.text), confirmed?.names)
-    knownSince = try field("knownSince", .optional(.zigzag), confirmed?.knownSince)
+    age = ZoneAge(
+      lsn: try field("knownFrom", .optional(.lsn), confirmed?.age.lsn),
+      milliseconds: try field("knownSince", .optional(.zigzag), confirmed?.age.milliseconds))
   }
 }
 

@@ -23,8 +23,8 @@ extension StoreCore {
   /// Marks a page's records as seen by the open sweep, except those whose newer bases say so already. Returns the sweep's epoch; 0
   /// if none is open.
   ///
-  /// - Parameter knownSince: since when the zone is known to exist; nil if that is not known.
-  mutating func confirm(_ changes: [ServerChange], in zone: ZoneID, knownSince: Int64?) throws -> UInt64 {
+  /// - Parameter age: since when the zone is known to exist.
+  mutating func confirm(_ changes: [ServerChange], in zone: ZoneID, age: ZoneAge) throws -> UInt64 {
     guard let epoch = projections.sync.zones[zone]?.sweepEpoch, epoch != 0 else { return 0 }
     let names = try changes.filter { change in
       switch change.kind {
@@ -34,16 +34,14 @@ extension StoreCore {
       case .deletion, .absence, .unseen: false
       }
     }.map(\.id.name)
-    if knownSince != nil || !names.isEmpty {
-      try append(.confirmed(Confirmed(zone: zone, names: names, knownSince: knownSince)))
-    }
+    if age.lsn != nil || !names.isEmpty { try append(.confirmed(Confirmed(zone: zone, names: names, age: age))) }
     return epoch
   }
 
   /// Since when a zone is known to exist, by changes that are not applied yet: a record that this store has, with the same creation
-  /// time, or one that it knows to be deleted. 0 if this store had it before the zone was in doubt. If later, its creation time, as
-  /// it may be from another zone of that name. Nil without any.
-  func knownSince(_ changes: [ServerChange], in zone: ZoneID) throws -> Int64? {
+  /// time, or one that it knows to be deleted. If this store had it before the zone was in doubt, it is the zone that was fetched.
+  /// If later, it may be from another zone of that name.
+  func age(of zone: ZoneID, shownBy changes: [ServerChange]) throws -> ZoneAge {
     let proved = LSN(rawValue: projections.sync.zones[zone]?.unprovedSince ?? 0)
     // If a known name has a record with another creation time, someone has filled the zone again, perhaps a new one of that name. Then
     // a tombstone may be of a record in the new zone, and proves nothing.
@@ -56,8 +54,8 @@ extension StoreCore {
       case .deletion, .absence, .unseen, .unreadable: false
       }
     }
-    var since: Int64?
-    for change in changes where since != 0 {
+    var age = ZoneAge()
+    for change in changes {
       let known: (lsn: LSN, created: Int64?)?
       switch change.kind {
       case .version(let server), .listed(let server):
@@ -76,13 +74,10 @@ extension StoreCore {
       case .absence, .unseen, .unreadable: known = nil
       }
       guard let found = known else { continue }
-      if found.lsn <= proved {
-        since = 0
-      } else if let created = found.created {
-        since = min(since ?? created, created)
-      }
+      if found.lsn <= proved { return .fetched }
+      age.add(found.lsn, found.created)
     }
-    return since
+    return age
   }
 }
 
@@ -103,14 +98,14 @@ extension RecordStore {
   func absences(from zone: ZoneID, sinceSweep epoch: UInt64) throws -> AbsenceProof {
     // Hashes of names: after a collision an absent record stays until the next sweep.
     var confirmed: Set<Int> = []
-    var knownSince: Int64?
+    var age = ZoneAge()
     let proved = LSN(rawValue: projections.sync.zones[zone]?.unprovedSince ?? 0)
     try source.scan(after: LSN(rawValue: epoch), upTo: source.durableLSN) { found in
       switch try EventSource.kind(found) {
       case .confirmed:
         guard case .confirmed(let event) = try EventSource.decode(found), event.zone == zone else { break }
         for name in event.names { confirmed.insert(CloudName(name).hashValue) }
-        if let since = event.knownSince { knownSince = min(knownSince ?? since, since) }
+        age.add(event.age)
       case .held:
         // A version that could not be read was shown all the same, by a page or by a lookup.
         guard case .held(let held) = try EventSource.decode(found), held.direction == .download, held.id.zone == zone
@@ -134,7 +129,7 @@ extension RecordStore {
       state.sync.unread.values.filter { !$0.isShelved && $0.id.zone == zone }.map(\.id)
     }
     return AbsenceProof(
-      living: living, knownSince: knownSince, provedUpTo: proved, absent: absent,
+      living: living, age: age, provedUpTo: proved, absent: absent,
       unread: unread.filter { !confirmed.contains($0.key.hashValue) })
   }
 }

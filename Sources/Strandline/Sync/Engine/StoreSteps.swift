@@ -70,7 +70,7 @@ extension RecordStore {
     let place = PagePlace(
       zone: zone, isLast: !page.moreComing, waitsForListed: true, startsOver: startsOver,
       isRepeated: page.token == step.token)
-    var knownSince: Int64?
+    var age = ZoneAge()
     return try await take(
       changes, isFullFetch ? .fullFetch : .delta, serverOffset: step.serverOffset, page: place
     ) { core in
@@ -85,10 +85,10 @@ extension RecordStore {
               policy: decided?.resetPolicy ?? "", ruledMilliseconds: decided?.ruledMilliseconds ?? 0)))
       }
       if startsOver { try core.beginSweep(of: zone) }
-      knownSince = try step.isSameZone ? 0 : core.knownSince(changes, in: zone)
+      age = try step.isSameZone ? .fetched : core.age(of: zone, shownBy: changes)
       return true
     } after: { core in
-      let sweep = try core.confirm(changes, in: zone, knownSince: knownSince)
+      let sweep = try core.confirm(changes, in: zone, age: age)
       if page.token != step.token || step.isReset {
         try core.append(
           .tokenAdvanced(

@@ -79,6 +79,43 @@ package struct AbsenceKnowledge: Hashable, Sendable {
   }
 }
 
+/// Since when a zone is known to exist, by the records of it that this store had before and that the server still shows, each with its
+/// creation time. A zone that was deleted and created again is younger, even if this store has uploaded records to it since.
+package struct ZoneAge: Hashable, Sendable {
+  /// The first event that logged one of these records; `.none`: it is the zone that this store has fetched; nil: there is no such
+  /// record.
+  package var lsn: LSN?
+  /// The first time at which the server created one of them.
+  package var milliseconds: Int64?
+
+  /// The zone is the one that this store has fetched.
+  package static let fetched = ZoneAge(lsn: LSN.none)
+
+  /// By how much the clocks of two nodes of the server may differ. Without it, a record that was uploaded to the new zone through a
+  /// node whose clock is late would seem older than the records of the old zone.
+  private static let clockErrorMax: Int64 = 600_000
+
+  package init(lsn: LSN? = nil, milliseconds: Int64? = nil) { (self.lsn, self.milliseconds) = (lsn, milliseconds) }
+
+  package mutating func add(_ other: ZoneAge) {
+    if let lsn = other.lsn { self.lsn = min(self.lsn ?? lsn, lsn) }
+    if let created = other.milliseconds { milliseconds = min(milliseconds ?? created, created) }
+  }
+
+  package mutating func add(_ lsn: LSN, _ created: Int64?) { add(ZoneAge(lsn: lsn, milliseconds: created)) }
+
+  /// Whether a version of another record came from this zone.
+  ///
+  /// - Parameters:
+  ///   - version: the event that logged it.
+  ///   - modified: when the server changed it last; nil if that is not known. Records of one request have one time.
+  package func includes(_ version: LSN, _ modified: Int64?) -> Bool {
+    if let lsn, lsn <= version { return true }
+    guard let milliseconds, let modified else { return false }
+    return milliseconds == modified || milliseconds + Self.clockErrorMax <= modified
+  }
+}
+
 /// The absent records of one zone while they are looked up.
 struct AbsenceProof: Sendable {
   /// Synced records of the zone that this store has.
@@ -88,21 +125,21 @@ struct AbsenceProof: Sendable {
     let id: RecordID
     /// The event of its version.
     let version: LSN
-    /// When the server had it last, by its clock.
-    let milliseconds: Int64
+    /// When the server had it last, by its clock; nil if it has not said.
+    let milliseconds: Int64?
 
     init(_ id: RecordID, _ base: Base) {
       (self.id, version) = (id, base.version)
-      milliseconds = base.modifiedMilliseconds ?? base.createdMilliseconds ?? 0
+      milliseconds = base.modifiedMilliseconds ?? base.createdMilliseconds
     }
   }
 
-  /// Since when the zone is known to exist, by the server's clock; 0: it is proved to be the one that this store has fetched.
-  private var knownSince: Int64?
+  /// Since when the zone is known to exist.
+  private var age: ZoneAge
   /// Versions that were logged later may come from another zone of that name.
   private let provedUpTo: LSN
-  /// When the server had the oldest of the absent records last.
-  private let oldest: Int64
+  /// The first event of an absent version, and the first time at which one of them was changed at the server.
+  private let oldest: (lsn: LSN, milliseconds: Int64?)
   /// The records to look up; the next one last.
   private var order: [RecordID]
   /// Records without an answer, with the event of the absent version; `.none` if only the name is known.
@@ -119,26 +156,26 @@ struct AbsenceProof: Sendable {
   var isPaused = false
 
   /// - Parameters:
-  ///   - knownSince: since when the zone is known to exist; 0: it is proved to be the one that this store has fetched.
+  ///   - age: since when the zone is known to exist.
   ///   - provedUpTo: versions that were logged later may come from another zone of that name.
   ///   - absent: the synced records that were not listed.
   ///   - unread: the records that could not be read and were not listed either.
   init(
-    living: Int, knownSince: Int64?, provedUpTo: LSN = LSN(rawValue: .max), absent: [Absent], unread: [RecordID] = []
+    living: Int, age: ZoneAge, provedUpTo: LSN = LSN(rawValue: .max), absent: [Absent], unread: [RecordID] = []
   ) {
-    (self.living, self.knownSince, self.provedUpTo) = (living, knownSince, provedUpTo)
-    oldest = absent.map(\.milliseconds).min() ?? 0
+    (self.living, self.age, self.provedUpTo) = (living, age, provedUpTo)
+    let times = absent.compactMap(\.milliseconds)
+    oldest = (absent.map(\.version).min() ?? .none, times.count == absent.count ? times.min() : nil)
     for id in unread { open[id] = LSN.none }
     for one in absent { open[one.id] = one.version }
     self.unread = open.values.count { $0 == .none }
     order = open.keys.sorted(by: >)
   }
 
-  /// The facts by now. A zone that existed when the oldest absent record was last at the server held that record: it is the same
-  /// zone. The times may be equal, as all records of one request get one time.
+  /// The facts by now. If the zone existed when the oldest absent record was last at the server, it is the same zone.
   var knowledge: AbsenceKnowledge {
     var known = AbsenceKnowledge()
-    (known.living, known.isSameZone) = (living, knownSince.map { $0 <= oldest } ?? false)
+    (known.living, known.isSameZone) = (living, age.includes(oldest.lsn, oldest.milliseconds))
     (known.unasked, known.untold) = (open.count - unread - untold.count, untold.count)
     (known.gone, known.unread) = (gone.count, unread)
     return known
@@ -171,7 +208,7 @@ struct AbsenceProof: Sendable {
     switch answer {
     case .record?:
       close()
-      if let created { knownSince = min(knownSince ?? .max, version <= provedUpTo ? 0 : created) }
+      if let created { age.add(version <= provedUpTo ? .none : version, created) }
     case let answer? where answer.isNotFound:
       close()
       // Without the version, the answer has already confirmed a deletion that the feed had shown.

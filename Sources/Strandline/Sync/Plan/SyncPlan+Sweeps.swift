@@ -41,7 +41,7 @@ extension SyncPlan {
       self[zone].phase = .ending(ending)
       return steps.append(.findAbsent(zone, sweep: state.sweepEpoch))
     }
-    ending.stage = .absent(AbsenceProof(living: 0, knownSince: 0, absent: []))
+    ending.stage = .absent(AbsenceProof(living: 0, age: .fetched, absent: []))
     self[zone].phase = .ending(ending)
     try goOnProving(zone, facts)
   }

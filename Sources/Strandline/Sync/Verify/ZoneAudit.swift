@@ -113,7 +113,7 @@ extension CycleDriver {
     let isSameZone: Bool
     if found.knowsZone { isSameZone = true } else { isSameZone = try await takesToken(of: zone) }
     let proof = AbsenceProof(
-      living: found.living, knownSince: isSameZone ? 0 : nil, absent: found.absent.values.map { $0.record })
+      living: found.living, age: isSameZone ? .fetched : ZoneAge(), absent: found.absent.values.map { $0.record })
     plan[zone].phase = .ending(Ending(stage: .absent(proof), cause: .audit))
     while case .ending(let ending) = plan[zone].phase, !ending.isPaused {
       try plan.goOnProving(zone, StoreFacts(store))
