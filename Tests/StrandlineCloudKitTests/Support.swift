@@ -62,6 +62,13 @@ func refusal(_ body: () async throws -> Void) async throws -> CloudError? {
 }
 
 extension CloudDatabase {
+  private func page(_ query: ZoneQuery) async throws -> ZonePage {
+    guard let answer = try await zoneChanges(of: [query])[query.zone] else {
+      throw CloudError(.unexpectedServerResponse, reason: "the answer says nothing of zone '\(query.zone)'")
+    }
+    return try answer.get()
+  }
+
   /// The page of one zone.
   func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
     try await page(ZoneQuery(zone, since: token, limit: limit))

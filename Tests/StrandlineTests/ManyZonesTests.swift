@@ -62,6 +62,56 @@ import Testing
     #expect(try await a.open().record(RecordID("n", zone: busy))?["title"] == "two")
   }
 
+  @Test(arguments: [
+    CloudError(.zoneBusy, reason: "later", retryAfter: 600), CloudError(.serviceUnavailable, reason: "later"),
+    CloudError(.internalError, reason: "later"),
+  ])
+  func `of which one is refused when it is asked for alone are fetched and sent to without it`(_ refusal: CloudError)
+    async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    let (busy, other) = (Self.zones[0], Self.zones[1])
+    for zone in [busy, other] { try await b.write("n", ["title": "one"], zone: zone) }
+    try await b.run()
+    #expect(try await a.run() == nil)
+    try await b.write("n", ["title": "two"], zone: busy)
+    try await b.run()
+    cloud.refuse { $0.zones[busy] = refusal }
+    try await a.write("mine", zone: other)
+    let error = try await a.run(waitMillisecondsMax: 0)
+    #expect(
+      error?.code == .throttled && error?.message.contains("zone '\(busy)'") == true, "\(String(describing: error))")
+    #expect(cloud.sent == [["mine"]])
+    try await b.write("n", ["title": "two"], zone: other)
+    try await b.run()
+    try await a.run(waitMillisecondsMax: 0, isUserInitiated: false)
+    #expect(try await a.open().record(RecordID("n", zone: other))?["title"] == "two")
+    #expect(try await a.open().record(RecordID("n", zone: busy))?["title"] == "one")
+    cloud.refuse { $0.zones = [:] }
+    a.clock.advance(milliseconds: 600_000)
+    #expect(try await a.run() == nil)
+    #expect(try await a.open().record(RecordID("n", zone: busy))?["title"] == "two")
+  }
+
+  @Test func `all wait when the server is in trouble, though only one is asked for`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    for zone in Self.zones.prefix(2) { try await b.write("n", ["title": "one"], zone: zone) }
+    try await b.run()
+    #expect(try await a.run() == nil)
+    try await b.write("n", ["title": "two"], zone: Self.zones[0])
+    try await b.run()
+    cloud.refuse { $0.requests[.zoneChanges] = [CloudError(.throttled, reason: "later", retryAfter: 600)] }
+    try await a.write("mine", zone: Self.zones[1])
+    #expect(try await a.run(waitMillisecondsMax: 0)?.code == .throttled)
+    cloud.forgetSent()
+    #expect(try await a.run(waitMillisecondsMax: 0)?.code == .throttled)
+    #expect(cloud.requestCount == 0 && cloud.sent == [])
+  }
+
   /// A cloud that takes one zone a request.
   private final class OneZoneCloud: ForwardingDatabase {
     let base: any CloudDatabase

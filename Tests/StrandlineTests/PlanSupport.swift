@@ -319,8 +319,8 @@ extension SyncAnswer {
         zones: zones.map { DatabasePage.Zone(id: $0) }, token: ChangeToken(rawValue: token), moreComing: false))
   }
 
-  static func page(_ token: String, more: Bool = false) -> SyncAnswer {
-    .page(ZonePage(changes: [], token: ChangeToken(rawValue: token), moreComing: more))
+  static func page(_ token: String, of zone: ZoneID = PlanDriver.zone, more: Bool = false) -> SyncAnswer {
+    .pages([zone: .success(ZonePage(changes: [], token: ChangeToken(rawValue: token), moreComing: more))])
   }
 
   /// The last page of each zone.

@@ -114,8 +114,8 @@ import Testing
   @Test func `a refused token is left out once, and kept if that is refused too`() throws {
     var driver = try asked(Lines.seen(), [zone])
     func page() throws -> PageRequest {
-      guard case .page(let page) = try driver.request() else { throw PlanDriver.Unexpected(words: "no page") }
-      return page
+      let found = try pages(&driver)
+      return try #require(found.pages.first)
     }
     let first = try page()
     #expect(first.token?.rawValue == "t0")
@@ -142,11 +142,8 @@ import Testing
 
   private func pages(_ driver: inout PlanDriver) throws -> (request: SyncRequest, pages: [PageRequest]) {
     let request = try driver.request()
-    switch request {
-    case .page(let page): return (request, [page])
-    case .pages(let pages): return (request, pages)
-    default: throw PlanDriver.Unexpected(words: request.words)
-    }
+    guard case .pages(let pages) = request else { throw PlanDriver.Unexpected(words: request.words) }
+    return (request, pages)
   }
 
   @Test func `zones with a token share requests, and share their room`() throws {
@@ -178,7 +175,7 @@ import Testing
     for (name, token) in [("B", "b1"), ("C", "t0"), ("New", nil)] {
       let (request, alone) = try pages(&driver)
       #expect(alone.map(\.zone.name) == [name] && alone[0].token?.rawValue == token && alone[0].limit == 200)
-      try driver.answer(request, .page("\(name)2"))
+      try driver.answer(request, .page("\(name)2", of: ZoneID(name)))
     }
     try expectEnd(&driver)
     #expect(driver.facts.zone(ZoneID("A"))?.isDirty == false && driver.facts.zone(ZoneID("C"))?.isDirty == false)
@@ -206,7 +203,7 @@ import Testing
     // The token is left out, once.
     let (again, old) = try pages(&driver)
     #expect(old.map(\.zone.name) == ["Old"] && old[0].token == nil)
-    try driver.answer(again, .page("o1"))
+    try driver.answer(again, .page("o1", of: ZoneID("Old")))
     // The others are waited for, and nothing else waits.
     let busy = try driver.next()
     guard case .wait(let wait) = busy else { throw PlanDriver.Unexpected(words: "\(busy)") }
@@ -214,14 +211,14 @@ import Testing
     driver.facts.advance(milliseconds: wait.milliseconds)
     let (last, alone) = try pages(&driver)
     #expect(alone.map(\.zone.name) == ["Busy"] && alone[0].token?.rawValue == "t0")
-    try driver.answer(last, .page("b1"))
+    try driver.answer(last, .page("b1", of: ZoneID("Busy")))
     // A person does not end the wait that the server has named.
     driver.begin { $0.asksForChanges = false }
     let late = try driver.next()
     guard case .wait(let wait) = late else { throw PlanDriver.Unexpected(words: "\(late)") }
     #expect(wait.isOfPart && wait.isServers && wait.milliseconds > 590_000)
     driver.facts.advance(milliseconds: wait.milliseconds)
-    try driver.answer(driver.request(), .page("l1"))
+    try driver.answer(driver.request(), .page("l1", of: ZoneID("Late")))
     try expectEnd(&driver)
   }
 
@@ -229,14 +226,12 @@ import Testing
     var driver = try asked(Self.changed((0..<6).map { "Z\($0)" }))
     var counts: [Int] = []
     while case .ask(let request) = try driver.next() {
-      let count = if case .pages(let pages) = request { pages.count } else { 1 }
-      counts.append(count)
-      if case .pages(let pages) = request, count < 3 {
+      guard case .pages(let pages) = request else { throw PlanDriver.Unexpected(words: request.words) }
+      counts.append(pages.count)
+      if pages.count < 3 {
         try driver.answer(request, .pages(of: pages, "t1"))
-      } else if count > 1 {
-        try driver.refuse(request, .limitExceeded)
       } else {
-        try driver.answer(request, .page("t1"))
+        try driver.refuse(request, .limitExceeded)
       }
     }
     #expect(counts == [6, 3, 1, 1, 1, 1, 1, 1], "\(counts)")
@@ -255,12 +250,53 @@ import Testing
     let (next, alone) = try pages(&driver)
     #expect(alone.map(\.zone.name) == ["A"])
     try driver.plan.apply(
-      SyncOutcome(
-        result: .success(.page(ZonePage(changes: [], token: ChangeToken(rawValue: "t2"), moreComing: true)))),
-      to: next, driver.facts)
+      SyncOutcome(result: .success(.page("t2", of: ZoneID("A"), more: true))), to: next, driver.facts)
     guard case .page(let step)? = driver.plan.steps.first else { throw PlanDriver.Unexpected(words: "no page") }
     let (_, then) = try pages(&driver)
     #expect(then == step.ahead.map { [$0] })
+  }
+
+  @Test func `a zone that is refused when it is asked for alone rests, and nothing else does`() throws {
+    let codes: [CloudError.Code] = [.zoneBusy, .internalError, .throttled, .serviceUnavailable]
+    for (code, wait) in codes.flatMap({ [($0, nil), ($0, 600.0)] }) {
+      var driver = try asked(Self.changed(["A"]) + Lines.seen() + [Lines.saved("n")])
+      let (request, alone) = try pages(&driver)
+      #expect(alone.map(\.zone.name) == ["A"])
+      let busy = CloudError(code, reason: "later", retryAfter: wait)
+      try driver.answer(request, .pages([ZoneID("A"): .failure(busy)]))
+      let (sent, upload) = try expectUpload(&driver, ["n"])
+      try driver.answer(sent, .taken(upload))
+      let next = try driver.next()
+      guard case .wait(let rest) = next else { throw PlanDriver.Unexpected(words: "\(next)") }
+      #expect(rest.isOfPart && rest.isServers == (wait != nil) && rest.error.code == code, "\(rest)")
+      #expect(rest.milliseconds == 600_000 || wait == nil)
+      #expect(!driver.appended.contains("pace"), "the log has no wait of all requests")
+      driver.facts.advance(milliseconds: rest.milliseconds)
+      try driver.answer(driver.request(), .page("a1", of: ZoneID("A")))
+      try expectEnd(&driver)
+    }
+  }
+
+  @Test func `the page after one that was refused is asked for with the same token, later and later`() throws {
+    var driver = try asked(Self.changed(["A"]))
+    let (first, _) = try pages(&driver)
+    try driver.answer(first, .page("a1", of: ZoneID("A"), more: true))
+    var waits: [Int64] = []
+    for _ in 0..<5 {
+      let (request, alone) = try pages(&driver)
+      #expect(alone.map(\.token?.rawValue) == ["a1"])
+      try driver.answer(
+        request, .pages([ZoneID("A"): .failure(CloudError(.internalError, reason: "no"))]))
+      guard case .wait(let rest) = try driver.next() else { throw PlanDriver.Unexpected(words: "no wait") }
+      waits.append(rest.milliseconds)
+      driver.facts.advance(milliseconds: rest.milliseconds)
+    }
+    for (place, wait) in waits.enumerated() {
+      #expect(((500 << Int64(place))...(1_000 << Int64(place))).contains(wait), "\(waits)")
+    }
+    try driver.answer(driver.request(), .page("a2", of: ZoneID("A"), more: true))
+    try driver.answer(driver.request(), .page("a3", of: ZoneID("A")))
+    try expectEnd(&driver)
   }
 
   @Test func `a zone that the server does not have is lost when the list of all zones says so too`() throws {
@@ -464,7 +500,7 @@ import Testing
     try driver.facts.append([.zoneChanged(.lost(zone, .erasing, words: "the app", policy: "erase"))])
     for isLost in [true, false] {
       let identity = try driver.request()
-      guard case .page(let page) = identity, page.purpose == .identity else {
+      guard case .pages(let pages) = identity, pages.map(\.purpose) == [.identity] else {
         Issue.record("\(identity)")
         return
       }
@@ -486,6 +522,26 @@ import Testing
       }
     }
     #expect(driver.facts.zone(zone)?.lostReason == .erased)
+    try expectEnd(&driver)
+  }
+
+  @Test func `a zone that the server has no page of is asked later whether it is the one to erase`() throws {
+    let old = ZoneID("Old")
+    var driver = try asked(Lines.seen(old) + Lines.seen() + [Lines.saved("n")])
+    try driver.facts.append([.zoneChanged(.lost(old, .erasing, words: "the app", policy: "erase"))])
+    let (identity, _) = try pages(&driver)
+    let busy = CloudError(.zoneBusy, reason: "later", retryAfter: 600)
+    try driver.answer(identity, .pages([old: .failure(busy)]))
+    let (sent, upload) = try expectUpload(&driver, ["n"])
+    try driver.answer(sent, .taken(upload))
+    let next = try driver.next()
+    guard case .wait(let rest) = next else { throw PlanDriver.Unexpected(words: "\(next)") }
+    #expect(rest.isOfPart && rest.isServers && rest.milliseconds == 600_000, "\(rest)")
+    driver.facts.advance(milliseconds: rest.milliseconds)
+    try driver.answer(driver.request(), .page("t0", of: old))
+    let deletion = try driver.request()
+    guard case .eraseZone(old) = deletion else { throw PlanDriver.Unexpected(words: deletion.words) }
+    try driver.answer(deletion, .done)
     try expectEnd(&driver)
   }
 
@@ -563,10 +619,9 @@ import Testing
     case .user: try driver.answer(request, .user("user"))
     case .changedZones: try driver.answer(request, .changed(below(2) == 0 ? [zone] : [], token: "d\(below(1_000))"))
     case .allZones: try driver.answer(request, .allZones(below(2) == 0 ? [zone] : []))
-    case .page: try driver.answer(request, .page("t\(below(1_000))", more: below(4) == 0))
     case .pages(let pages):
       var answers: [ZoneID: Result<ZonePage, CloudError>] = [:]
-      for page in pages where below(4) > 0 {
+      for page in pages where pages.count == 1 || below(4) > 0 {
         let token = ChangeToken(rawValue: "t\(below(1_000))")
         answers[page.zone] =
           below(4) > 0

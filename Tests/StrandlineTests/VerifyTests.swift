@@ -3,6 +3,7 @@
 
 import Strandline
 import StrandlineCloudKit
+import StrandlineSimulation
 import StrandlineSyncProofs
 import StrandlineSystem
 import Synchronization
@@ -32,6 +33,26 @@ extension Device {
 }
 
 @Suite(.timeLimit(.minutes(30))) struct VerifyTests {
+  @Test func `a zone that the server has no page of is compared later, and no other one waits`() async throws {
+    let (a, b, cloud) = try await devices(3)
+    try await b.exchange()
+    cloud.refuse { $0.zones[.main] = CloudError(.zoneBusy, reason: "later", retryAfter: 600) }
+    var options = CycleOptions()
+    options.waitMillisecondsMax = 0
+    let store = try await b.open()
+    let error = await #expect(throws: StrandlineError.self) { try await store.sync.verification(of: .main, options) }
+    #expect(error?.code == .throttled && error?.retryAfter == 600, "\(String(describing: error))")
+    try await a.write("n", zone: ZoneID("Work"))
+    try await a.run()
+    #expect(try await b.run() == nil)
+    #expect(try await b.open().record(RecordID("n", zone: ZoneID("Work"))) != nil)
+    cloud.refuse { $0.zones = [:] }
+    let before = b.clock.monotonicNanoseconds()
+    options.waitMillisecondsMax = 600_000
+    #expect(try await store.sync.verification(of: .main, options).isEqual)
+    #expect(b.clock.monotonicNanoseconds() - before >= 590_000_000_000, "what the server names is kept")
+  }
+
   @Test func `202: a healthy pair has equal digests, and nothing is written`() async throws {
     let (a, b, cloud) = try await devices(7)
     try await b.exchange()

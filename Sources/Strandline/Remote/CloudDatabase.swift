@@ -91,18 +91,6 @@ extension CloudDatabase {
   public func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord? { nil }
 }
 
-extension CloudDatabase {
-  /// The page of one zone.
-  ///
-  /// - Throws: the refusal of the request, or of the zone.
-  package func page(_ query: ZoneQuery) async throws -> ZonePage {
-    guard let answer = try await zoneChanges(of: [query])[query.zone] else {
-      throw CloudError(.unexpectedServerResponse, reason: "the answer says nothing of zone '\(query.zone)'")
-    }
-    return try answer.get()
-  }
-}
-
 /// The query for one page of a zone's changes.
 public struct ZoneQuery: Hashable, Sendable {
   /// The zone whose changes are asked for.

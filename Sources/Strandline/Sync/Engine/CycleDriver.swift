@@ -122,7 +122,7 @@ struct CycleDriver: Sendable {
     try await carryOutSteps()
     guard case .modify(let wanted) = request else {
       let outcome: SyncOutcome
-      if case .page(let page) = request, let known = ahead, known.request == page {
+      if case .pages(let pages) = request, let known = ahead, pages == [known.request] {
         outcome = known.outcome
       } else {
         outcome = try await ask(request)
@@ -163,7 +163,7 @@ struct CycleDriver: Sendable {
   ///
   /// - Throws: the step's error, or the request's if the step succeeded. Both have ended by then.
   private mutating func carry(out step: StoreStep, askingFor page: PageRequest) async throws {
-    let (asked, worked) = await ask(.page(page)) { [store, database] _ in
+    let (asked, worked) = await ask(.pages([page])) { [store, database] _ in
       await Self.result { try await store.perform(step, database) }
     }
     try plan.recorded(step, try worked.get(), StoreFacts(store))

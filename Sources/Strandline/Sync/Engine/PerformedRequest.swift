@@ -10,8 +10,14 @@ extension SyncRequest {
     case .changedZones(let list):
       return .changedZones(try await database.databaseChanges(since: list.token, limit: SyncPlan.pageLimit))
     case .allZones: return .allZones(try await database.zones())
-    case .page(let page): return .page(try await database.page(page.query))
-    case .pages(let pages): return .pages(try await database.zoneChanges(of: pages.map(\.query)))
+    case .pages(let pages):
+      var answers = try await database.zoneChanges(of: pages.map(\.query))
+      if pages.count == 1, let zone = pages.first?.zone, answers[zone] == nil {
+        // No other zone has taken its room.
+        let reason = "the answer says nothing of zone '\(zone)'"
+        answers[zone] = .failure(CloudError(.unexpectedServerResponse, reason: reason))
+      }
+      return .pages(answers)
     case .newest(let newest):
       return .newest(
         try await database.newestRecords(

@@ -22,11 +22,18 @@ extension SyncPlan {
   }
 
   /// The zone to delete at the server next.
-  func zoneToErase(_ facts: some SyncFacts) -> ZoneID? {
+  func zoneToErase(_ facts: some SyncFacts) -> ZoneID? { zonesToErase(facts, isResting: false).min() }
+
+  /// Those of them that this cycle erases.
+  ///
+  /// - Parameter isResting: those that are not asked for a page now.
+  func zonesToErase(_ facts: some SyncFacts, isResting: Bool) -> [ZoneID] {
+    guard cycle.sends else { return [] }
     let only = cycle.options.zone
     return zonesToErase(facts).filter { zone in
       zones[zone]?.refusal == nil && queue.halts.refusedErasure(of: zone) == nil && (only == nil || only == zone)
-    }.min()
+        && (zones[zone]?.feed.rest != nil) == isResting
+    }
   }
 
   /// The zones whose erasure the server has refused, each with its error.
@@ -46,9 +53,9 @@ extension SyncPlan {
     }
     switch erasure {
     case .askingByToken:
-      return .page(PageRequest(zone: zone, known: token, limit: 1, purpose: .identity))
+      return .pages([PageRequest(zone: zone, known: token, limit: 1, purpose: .identity)])
     case .readingFeed(let feed, let from, _):
-      return .page(PageRequest(zone: zone, known: from, limit: feed.limit, purpose: .identity))
+      return .pages([PageRequest(zone: zone, known: from, limit: feed.limit, purpose: .identity)])
     case .deleting: return .eraseZone(zone)
     }
   }

@@ -47,17 +47,14 @@ extension SyncPlan {
     }
   }
 
-  /// The next request for pages. Zones with a token share a request, as each has mostly few changes. A zone whose feed begins, or
-  /// has more than one page, gets its own.
-  func nextPages(_ facts: some SyncFacts) -> SyncRequest? {
+  /// The pages to ask for next, in one request. Zones with a token share a request, as each has mostly few changes. A zone whose feed
+  /// begins, or has more than one page, gets its own.
+  func nextPages(_ facts: some SyncFacts) -> [PageRequest]? {
     let candidates = zonesToFetch(facts).sorted { $0.precedes($1) }
-    guard candidates.first?.isShareable == true else {
-      return nextPage(facts).map(SyncRequest.page)
-    }
-    let together = candidates.filter(\.isShareable).prefix(limits.zones.current).map(\.id)
-    guard together.count > 1 else { return nextPage(facts).map(SyncRequest.page) }
-    let limit = min(Self.pageLimit, Self.recordsTogetherMax / together.count)
-    return .pages(together.map { PageRequest(zone: $0, known: facts.zone($0)?.token, limit: limit) })
+    guard let first = candidates.first else { return nil }
+    guard first.isShareable else { return [page(of: first.id, facts)] }
+    let together = candidates.filter(\.isShareable).prefix(limits.zones.current)
+    return together.map { page(of: $0.id, sharedBy: together.count, facts) }
   }
 
   /// Fetches a zone to its end; uploads that wait for its feed go on then.
@@ -68,40 +65,65 @@ extension SyncPlan {
     if startsOver { self[zone].feed.start = .beginning(tokenWasTaken: true) }
   }
 
-  /// The page to ask for next.
-  func nextPage(_ facts: some SyncFacts) -> PageRequest? {
-    guard let zone = nextZoneToFetch(facts) else { return nil }
+  /// The page to ask for next, if it is asked for alone.
+  func nextPage(_ facts: some SyncFacts) -> PageRequest? { nextZoneToFetch(facts).map { page(of: $0, facts) } }
+
+  /// The next page of a zone.
+  ///
+  /// - Parameter count: how many zones share the request.
+  private func page(of zone: ZoneID, sharedBy count: Int = 1, _ facts: some SyncFacts) -> PageRequest {
     let (known, feed) = (zones[zone], zones[zone]?.feed ?? Feed())
     let token = facts.zone(zone)?.token
     var fromStart = feed.start != .token
     if case .tokenRefused? = known?.phase { fromStart = true }
     if token == nil { fromStart = false }
     return PageRequest(
-      zone: zone, known: token, fromStart: fromStart, limit: feed.limit,
+      zone: zone, known: token, fromStart: fromStart, limit: min(feed.limit, Self.recordsTogetherMax / count),
       listsOnly: !fromStart && listsFirst(zone, facts))
   }
 
-  /// The pages of several zones have arrived. Each is applied by itself, and a refusal of one concerns that zone only.
+  /// The pages of some zones have arrived. Each is applied by itself, and a refusal of one concerns that zone only.
   mutating func take(
     _ answers: [ZoneID: Result<ZonePage, CloudError>], to requests: [PageRequest], _ offset: Int64?,
     _ facts: some SyncFacts
   ) throws {
     limits.zones.answered(requests.count)
+    let isAlone = requests.count == 1
     var refused: [(request: PageRequest, error: CloudError)] = []
     for request in requests {
       switch answers[request.zone] {
-      case .success(let page) where !page.changes.isEmpty || !page.moreComing || page.token != request.token:
-        try take(page, to: request, offset, asksAhead: false, facts)
+      case .success(let page)
+      where isAlone || !page.changes.isEmpty || !page.moreComing || page.token != request.token:
+        try take(page, to: request, offset, isAlone: isAlone, facts)
       // The pages of other zones have filled the answer.
       case .success, nil: self[request.zone].feed.progress.noteUnanswered(request.token)
       case .failure(let error) where ErrorPolicy.request(error) == .retry:
-        self[request.zone].feed.progress.noteBusy(request.token)
-        rest(request.zone, because: error, facts)
+        if request.purpose == .feed { self[request.zone].feed.progress.noteUnanswered(request.token) }
+        restLonger(request.zone, because: error, facts)
       case .failure(let error): refused.append((request, error))
       }
     }
     // Last, as one of these may end the cycle: the pages that have arrived are applied even so.
+    for (_, error) in refused { hear(error) }
     for (request, error) in refused { try refuse(request, error, facts) }
+  }
+
+  /// A page has arrived, whatever it was asked for.
+  private mutating func take(
+    _ page: ZonePage, to request: PageRequest, _ offset: Int64?, isAlone: Bool, _ facts: some SyncFacts
+  ) throws {
+    switch request.purpose {
+    case .feed: return try take(page, to: request, offset, asksAhead: isAlone, facts)
+    case .identity: try takeIdentity(page, to: request, facts)
+    case .comparison: break
+    }
+    self[request.zone].feed.progress.noteAnswered()
+  }
+
+  /// The server refuses a zone for now: no page of it is asked for during a backoff, which grows each time.
+  mutating func restLonger(_ zone: ZoneID, because error: CloudError, _ facts: some SyncFacts) {
+    self[zone].feed.progress.noteBusy()
+    rest(zone, because: error, facts)
   }
 
   /// No page of the zone is asked for during a backoff.
@@ -111,9 +133,9 @@ extension SyncPlan {
     self[zone].feed.rest = FeedRest(until: facts.now.after(milliseconds: milliseconds), error: error)
   }
 
-  /// A page has arrived.
-  mutating func take(
-    _ page: ZonePage, to request: PageRequest, _ offset: Int64?, asksAhead: Bool = true, _ facts: some SyncFacts
+  /// A page of a zone's feed has arrived.
+  private mutating func take(
+    _ page: ZonePage, to request: PageRequest, _ offset: Int64?, asksAhead: Bool, _ facts: some SyncFacts
   ) throws {
     let zone = request.zone
     var isSameZone = false
@@ -170,15 +192,18 @@ extension SyncPlan {
 
   /// The wait until the first resting feed may be read again, if nothing else is due.
   func waitForFeed(_ facts: some SyncFacts) -> RequestPace.Wait? {
-    let resting = zonesToFetch(facts, isResting: true).compactMap { candidate in
-      zones[candidate.id]?.feed.rest.map { (zone: candidate.id, rest: $0) }
-    }
-    guard let (zone, rest) = resting.min(by: { ($0.rest.until, $0.zone) < ($1.rest.until, $1.zone) }) else {
-      return nil
-    }
+    let resting = zonesToFetch(facts, isResting: true).map(\.id) + zonesToErase(facts, isResting: true)
+    return resting.compactMap { rest(of: $0, facts) }.min { $0.milliseconds < $1.milliseconds }
+  }
+
+  /// How long a zone still rests; nil if it may be asked for a page.
+  func rest(of zone: ZoneID, _ facts: some SyncFacts) -> RequestPace.Wait? {
+    guard let rest = zones[zone]?.feed.rest, case let milliseconds = facts.now.milliseconds(until: rest.until),
+      milliseconds > 0
+    else { return nil }
     return RequestPace.Wait(
-      milliseconds: facts.now.milliseconds(until: rest.until), error: rest.error,
-      doing: "fetching changes of zone '\(zone)'", isServers: rest.isServers, isOfPart: true)
+      milliseconds: milliseconds, error: rest.error, doing: "fetching changes of zone '\(zone)'",
+      isServers: rest.isServers, isOfPart: true)
   }
 
   /// The page does not fit into one transaction: half as many records are asked for.
@@ -195,6 +220,14 @@ extension SyncPlan {
 
   /// The server has refused a page.
   mutating func refuse(_ request: PageRequest, _ error: CloudError, _ facts: some SyncFacts) throws {
+    switch request.purpose {
+    case .feed: try refuseFeed(request, error, facts)
+    case .identity: try refuseIdentity(request, error, facts)
+    case .comparison: break
+    }
+  }
+
+  private mutating func refuseFeed(_ request: PageRequest, _ error: CloudError, _ facts: some SyncFacts) throws {
     let zone = request.zone
     if request.token != nil, ErrorPolicy.mayBeExpiredToken(error) {
       self[zone].tokenRefusals += 1
@@ -207,9 +240,7 @@ extension SyncPlan {
     if case .tokenRefused = self[zone].phase { self[zone].phase = .open }
     switch ErrorPolicy.request(error) {
     case .zoneMissing: confirmLoss(of: zone, error, facts)
-    case .signIn:
-      due.isAccountKnown = false
-      throw error
+    case .signIn: throw error
     case .split where ErrorPolicy.asksForLess(error) && request.limit > 1: self[zone].feed.limit = request.limit / 2
     // The other zones are still fetched; the cycle throws this error at its end.
     default: self[zone].refusal = error

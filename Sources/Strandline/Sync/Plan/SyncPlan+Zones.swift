@@ -111,7 +111,7 @@ extension SyncPlan {
 
   /// The server said that it does not have a zone.
   ///
-  /// - Parameter kind: the requests that back off if the zone exists after all; nil for none.
+  /// - Parameter kind: the requests that back off if the zone exists after all, for pages those of this zone only; nil for none.
   mutating func confirmLoss(
     of zone: ZoneID, _ error: CloudError, kind: RequestKind? = .page, _ facts: some SyncFacts
   ) {
@@ -141,9 +141,9 @@ extension SyncPlan {
     guard !names.contains(where: { account.canonical($0) == zone }) else {
       // It exists: the request that failed is sent again, with a growing backoff.
       guard let kind = question.kind else { return }
-      let doing = SyncRequest.allZones(zone).words
-      return failed(
-        kind, CloudError(.zoneBusy, reason: "the zone exists, but the server said: \(error)"), doing: doing, facts)
+      let busy = CloudError(.zoneBusy, reason: "the zone exists, but the server said: \(error)")
+      if kind == .page { return restLonger(zone, because: busy, facts) }
+      return failed(kind, busy, doing: SyncRequest.allZones(zone).words, facts)
     }
     if state?.resetPolicy == ResyncSource.here.rawValue {
       self[zone].phase = .recreating

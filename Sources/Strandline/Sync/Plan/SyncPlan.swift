@@ -95,7 +95,7 @@ struct SyncPlan: Sendable {
       if !means.hasTime, try due.isReview || RequestKind.allCases.contains(where: { try isDue($0, facts) }) {
         // A prefetched page that has arrived is not thrown away.
         guard let ahead = means.ahead, let request = nextPage(facts), request == ahead else { return .outOfTime }
-        return .ask(.page(request))
+        return .ask(.pages([request]))
       }
       if due.isAccountKnown, try decideLoss(facts) { continue }
       wakeWhatIsDue(facts)
@@ -162,7 +162,7 @@ struct SyncPlan: Sendable {
     case .account: due.isAccountKnown ? nil : .next(.ask(.user))
     case .zoneList: try chooseList(facts)
     case .query: chooseNewest(facts).map { .next(.ask(.newest($0))) }
-    case .page: nextPages(facts).map { .next(.ask($0)) }
+    case .page: nextPages(facts).map { .next(.ask(.pages($0))) }
     case .lookup: try chooseLookup(facts)
     case .upload: try chooseUpload(facts)
     case .listed: try chooseListed(facts)
@@ -211,13 +211,18 @@ struct SyncPlan: Sendable {
     switch outcome.result {
     // For an upload `goOn(after:)` does this, record by record.
     case .success: if kind != .upload { pace.succeeded(kind) }
-    case .failure(let error): if ErrorPolicy.request(error) == .signIn { due.isAccountKnown = false }
+    case .failure(let error): hear(error)
     }
+  }
+
+  /// The server has refused a request, or one zone of it.
+  mutating func hear(_ error: CloudError) {
+    if ErrorPolicy.request(error) == .signIn { due.isAccountKnown = false }
   }
 
   /// A prefetched page failed; it may be asked for again after a wait.
   mutating func aheadFailed(_ page: PageRequest, _ error: CloudError, _ facts: some SyncFacts) {
-    failed(.page, error, doing: SyncRequest.page(page).words, facts)
+    failed(.page, error, doing: SyncRequest.pages([page]).words, facts)
   }
 
   private mutating func take(
@@ -227,14 +232,6 @@ struct SyncPlan: Sendable {
     case (.user, .user(let user)): due.isAccountKnown = true; try bind(user, facts)
     case (.changedZones(let list), .changedZones(let page)): try take(page, to: list, offset, facts)
     case (.allZones(let zone), .allZones(let zones)): try take(zones, of: zone, facts)
-    case (.page(let request), .page(let page)):
-      switch request.purpose {
-      case .feed:
-        limits.zones.answered(1)
-        try take(page, to: request, offset, facts)
-      case .identity: try takeIdentity(page, to: request, facts)
-      case .comparison: break
-      }
     case (.pages(let requests), .pages(let answers)): try take(answers, to: requests, offset, facts)
     case (.newest(let request), .newest(let page)): take(page, to: request, offset)
     case (.lookUp(let request), .records(let found)):
@@ -259,7 +256,7 @@ struct SyncPlan: Sendable {
     // By now another zone may have the name: its identity is checked again.
     case .eraseZone(let zone): self[zone].phase = .open
     // The zones may be answered in smaller parts.
-    case .pages(let pages): limits.zones.refused(pages.count)
+    case .pages(let pages): if pages.count > 1 { limits.zones.refused(pages.count) }
     default: break
     }
   }
@@ -277,12 +274,7 @@ struct SyncPlan: Sendable {
     case .allZones(let zone):
       self[zone].phase = takeQuestion(of: zone).phase
       throw error
-    case .page(let page):
-      switch page.purpose {
-      case .feed: try refuse(page, error, facts)
-      case .identity: try refuseIdentity(page, error, facts)
-      case .comparison: break
-      }
+    case .pages(let pages) where pages.count == 1: try refuse(pages[0], error, facts)
     case .pages(let pages):
       if ErrorPolicy.request(error) == .signIn { throw error }
       // One of the zones may be the cause, or the size of the answer.

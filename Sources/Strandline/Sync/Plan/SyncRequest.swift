@@ -11,8 +11,7 @@ enum SyncRequest: Sendable {
   case changedZones(ListRequest)
   /// The names of all zones, to check whether this one exists.
   case allZones(ZoneID)
-  case page(PageRequest)
-  /// The next pages of several zones' feeds.
+  /// The next page of each of some zones: of their feeds, or of one zone for another purpose.
   case pages([PageRequest])
   case newest(NewestRequest)
   case lookUp(LookupRequest)
@@ -102,7 +101,6 @@ enum SyncAnswer: Sendable {
   case user(String)
   case changedZones(DatabasePage)
   case allZones([ZoneID])
-  case page(ZonePage)
   case pages([ZoneID: Result<ZonePage, CloudError>])
   case newest(NewestPage)
   case records([CloudName: CloudResult])
@@ -122,8 +120,7 @@ extension SyncRequest {
     switch self {
     case .user: .account
     case .changedZones, .allZones: .zoneList
-    case .page(let page): page.purpose == .identity ? .upload : .page
-    case .pages: .page
+    case .pages(let pages): pages.first?.purpose == .identity ? .upload : .page
     case .newest: .query
     case .lookUp(let lookup):
       switch lookup.purpose {
@@ -136,8 +133,7 @@ extension SyncRequest {
 
   /// The number of pages of zones in the answer, to apply or to compare.
   var pageCount: Int {
-    if case .pages(let pages) = self { return pages.count }
-    return kind == .page ? 1 : 0
+    if case .pages(let pages) = self, kind == .page { pages.count } else { 0 }
   }
 
   /// What it does, in the words of an error message.
@@ -146,13 +142,13 @@ extension SyncRequest {
     case .user: return "asking who is signed in"
     case .changedZones: return "asking which zones changed"
     case .allZones(let zone): return "asking whether zone '\(zone)' exists"
-    case .page(let page):
+    case .pages(let pages):
+      guard pages.count == 1, let page = pages.first else { return "fetching changes of \(pages.count) zones" }
       switch page.purpose {
       case .feed: return "fetching changes of zone '\(page.zone)'"
       case .identity: return "asking whether zone '\(page.zone)' is the one to erase"
       case .comparison: return "verifying zone '\(page.zone)'"
       }
-    case .pages(let pages): return "fetching changes of \(pages.count) zones"
     case .newest(let newest): return "asking for the newest '\(newest.type)' of zone '\(newest.zone)'"
     case .lookUp(let lookup):
       switch lookup.purpose {

@@ -149,11 +149,11 @@ struct FeedProgress: Hashable, Sendable {
   /// A request for pages of several zones brought none of this zone: its next page is asked for alone.
   mutating func noteUnanswered(_ asked: ChangeToken?) { if let asked { tokens.insert(asked) } }
 
-  /// A request for pages of several zones was refused for this zone as busy: its next page is asked for alone, after a pause.
-  mutating func noteBusy(_ asked: ChangeToken?) {
-    noteUnanswered(asked)
-    repeats += 1
-  }
+  /// The server has no page for now.
+  mutating func noteBusy() { repeats += 1 }
+
+  /// It has answered a request for a page that is not of the feed.
+  mutating func noteAnswered() { repeats = 0 }
 
   /// A person wants a cycle now: the count of empty pages begins again.
   mutating func forgetEmpty() { emptyPages = 0 }
@@ -167,7 +167,7 @@ struct LossQuestion: Sendable {
   var error: CloudError
   /// The reason of the loss, if the list of all zones confirms it.
   var loss = ZoneLoss.notFound
-  /// The requests that back off if the zone exists after all; nil for none.
+  /// The requests that back off if the zone exists after all, for pages those of this zone only; nil for none.
   var kind: RequestKind?
 }
 

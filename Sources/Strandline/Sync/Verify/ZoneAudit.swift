@@ -66,15 +66,16 @@ extension CycleDriver {
     try store.requireWritable()
     // Carries out the steps that follow from an earlier answer.
     try await drive { $0.steps.isEmpty }
-    if let wait = plan.pace.wait(for: .page, at: StoreFacts(store).now) {
+    let facts = StoreFacts(store)
+    if let wait = plan.pace.wait(for: .page, at: facts.now) ?? plan.rest(of: zone, facts) {
       try await sleep(wait)
       return nil
     }
-    let request = SyncRequest.page(PageRequest(zone: zone, known: token, limit: feed.limit, purpose: .comparison))
+    let request = SyncRequest.pages([PageRequest(zone: zone, known: token, limit: feed.limit, purpose: .comparison)])
     let outcome = try await ask(request)
     do {
       try plan.apply(outcome, to: request, StoreFacts(store))
-      guard case .page(let page) = try outcome.result.get() else { return nil }
+      guard case .pages(let pages) = try outcome.result.get(), let page = try pages[zone]?.get() else { return nil }
       let defect = feed.progress.count(
         asked: token, token: page.token, isEmpty: page.changes.isEmpty, moreComing: page.moreComing)
       guard let defect else { return page }
