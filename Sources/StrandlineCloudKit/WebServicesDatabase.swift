@@ -79,6 +79,9 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
 
   // MARK: Requests
 
+  /// The session's token is sent once more, if the server has refused it.
+  public func endOwnWaits() { session?.endOwnWaits() }
+
   /// The record name of the signed-in user.
   public func user() async throws -> String {
     let answer = try await ask(UserReply.self, "GET", "public/users/caller")

@@ -17,8 +17,17 @@ public final class WebSession: Sendable, CustomStringConvertible {
     var isUnsaved = false
     /// The server refused the token: the next request reads the file again, because another process may have signed in.
     var isRefused = false
-    /// The token that was refused last, or none; with what, and when, by the monotonic clock.
-    var refusal: (token: String?, error: CloudError, nanoseconds: UInt64)?
+    var refusal: Refusal?
+  }
+
+  /// What the server has said of a token, or of a request without one.
+  private struct Refusal {
+    var token: String?
+    var error: CloudError
+    /// How often in a row.
+    var count: Int
+    /// It is not sent before, by the monotonic clock.
+    var end: UInt64
   }
 
   private let path: String
@@ -26,8 +35,9 @@ public final class WebSession: Sendable, CustomStringConvertible {
   /// Keeps one request in flight, over all databases of the user.
   let queue = RequestQueue()
 
-  /// A token that was refused is sent again after this: the server may have been wrong.
-  static let refusedNanoseconds: UInt64 = 3_600_000_000_000
+  /// After this a token is sent again that was refused: the server may have been wrong. The time doubles while it goes on, up to an hour.
+  static let refusedMilliseconds: UInt64 = 4_000
+  static let refusedMillisecondsMax: UInt64 = 3_600_000
 
   /// The most bytes of a token. The service's tokens have a few hundred.
   package static let bytesMax = 16 * 1024
@@ -119,19 +129,22 @@ public final class WebSession: Sendable, CustomStringConvertible {
   ///
   /// - Parameter now: by the monotonic clock.
   func refused(_ token: String?, _ error: CloudError, at now: UInt64) {
-    state.withLock { $0.refusal = (token, error, now) }
+    state.withLock { state in
+      let before = state.refusal.flatMap { $0.token == token ? $0.count : nil } ?? 0
+      let wait = min(Self.refusedMillisecondsMax, Self.refusedMilliseconds << UInt64(min(before, 10)))
+      state.refusal = Refusal(token: token, error: error, count: before + 1, end: now &+ wait &* 1_000_000)
+    }
   }
+
+  /// A person wants to know: a token that was refused is sent once more.
+  func endOwnWaits() { state.withLock { $0.refusal?.end = 0 } }
 
   /// The server has taken a token.
   func wasTaken() { state.withLock { $0.refusal = nil } }
 
-  /// With what the server refused this token less than an hour ago; nil if it may be sent.
+  /// With what the server has refused this token; nil if it may be sent.
   func refusal(of token: String?, at now: UInt64) -> CloudError? {
-    state.withLock { state in
-      guard let refusal = state.refusal, refusal.token == token, now &- refusal.nanoseconds < Self.refusedNanoseconds
-      else { return nil }
-      return refusal.error
-    }
+    state.withLock { $0.refusal.flatMap { $0.token == token && now < $0.end ? $0.error : nil } }
   }
 
   /// The session file's path, without the token.

@@ -139,7 +139,36 @@ struct SessionTests {
     #expect(try await client.user() == "_alice")
   }
 
-  @Test func `a token that is refused for good is sent once an hour, and another one at once`() async throws {
+  @Test func `a token that is refused once, and wrongly, is taken seconds later, and at once for a person`()
+    async throws
+  {
+    for isPersons in [false, true] {
+      let clock = SimulatedClock(wallMilliseconds: now, autoAdvance: false)
+      let environment = SystemEnvironment(
+        fileSystem: SimulatedDisk(), clock: clock, random: SeededRandom(seed: 3))
+      let session = try WebSession(path: "/session", environment: environment)
+      let server = server()
+      try session.signIn(token: server.signIn())
+      let inner = InProcessTransport(server)
+      let transport = ScriptedTransport { request, number in
+        number == 1 ? HTTPResponse(status: 421) : try await inner.send(request)
+      }
+      let client = WebServicesDatabase(
+        address: CloudAddress(container: "iCloud.test"), apiToken: "", session: session, baseURL: "http://cloud.test",
+        transport: transport, environment: environment)
+      for _ in 0..<2 {
+        #expect(try await refusal { _ = try await client.zones() }?.code == .authenticationRequired)
+        #expect(transport.sent.count == 1)
+      }
+      if isPersons { client.endOwnWaits() } else { clock.advance(milliseconds: 4_000) }
+      #expect(try await refusal { _ = try await client.zones() } == nil)
+      #expect(transport.sent.count == 2)
+    }
+  }
+
+  @Test func `a token that is refused for good is sent less and less, at last once an hour, and another one at once`()
+    async throws
+  {
     let clock = SimulatedClock(wallMilliseconds: now, autoAdvance: false)
     let environment = SystemEnvironment(
       fileSystem: SimulatedDisk(), clock: clock, random: SeededRandom(seed: 3))
@@ -162,10 +191,14 @@ struct SessionTests {
       #expect(error?.code == .authenticationRequired && error?.redirectURL == "http://cloud.test/signin")
       clock.advance(milliseconds: 300_000)
     }
-    #expect(sent.withLock { $0 } == 6)
-    try session.signIn(token: "dead2")
-    _ = try await refusal { _ = try await client.zones() }
-    #expect(sent.withLock { $0 } == 7)
+    #expect(sent.withLock { $0 } == 15)
+    // For a person, once; and whenever someone has signed in.
+    for signsIn in [nil, "dead2", "dead2"] {
+      let before = sent.withLock { $0 }
+      if let signsIn { try session.signIn(token: signsIn) } else { client.endOwnWaits() }
+      for _ in 0..<3 { _ = try await refusal { _ = try await client.zones() } }
+      #expect(sent.withLock { $0 } == before + 1)
+    }
   }
 
   @Test func `a lost answer does not lose the session, unless the server is strict`() async throws {

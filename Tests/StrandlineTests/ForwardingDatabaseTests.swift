@@ -2,6 +2,7 @@
 
 import Strandline
 import StrandlineSyncProofs
+import Synchronization
 import Testing
 
 /// A database that changes nothing of another one.
@@ -9,8 +10,14 @@ struct Around: ForwardingDatabase {
   let base: any CloudDatabase
 }
 
-private struct Knowing: ForwardingDatabase {
+private final class Knowing: ForwardingDatabase {
   let base: any CloudDatabase
+  /// How often it was told that a person wants a sync.
+  let asked = Mutex(0)
+
+  init(base: any CloudDatabase) { self.base = base }
+
+  func endOwnWaits() { asked.withLock { $0 += 1 } }
   var serverOffsetMilliseconds: Int64? { 5 }
   func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord? {
     ServerRecord(name: String(decoding: raw, as: UTF8.self), type: "Note")
@@ -27,5 +34,15 @@ private struct Knowing: ForwardingDatabase {
     try await device.write("n", ["title": "one"])
     #expect(try await device.run() == nil)
     #expect(try await device.owesNothing)
+  }
+
+  @Test func `is told when a person wants a sync, and not when the engine begins one by itself`() async throws {
+    let device = try Fleet().device("a")
+    let knowing = Knowing(base: device.web())
+    try await device.open(database: Around(base: knowing))
+    for (isUserInitiated, count) in [(false, 0), (true, 1), (false, 1), (true, 2)] {
+      #expect(try await device.run(isUserInitiated: isUserInitiated) == nil)
+      #expect(knowing.asked.withLock { $0 } == count)
+    }
   }
 }

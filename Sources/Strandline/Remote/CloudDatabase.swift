@@ -21,6 +21,10 @@ public protocol CloudDatabase: Sendable {
   /// The least time between two requests, zero by default. The engine keeps it, so that a long sync is no burst.
   var minimumInterval: Duration { get }
 
+  /// A person wants a sync now. What this does not ask the server for a while, because the server has refused it, it asks once more.
+  /// Does nothing by default.
+  func endOwnWaits()
+
   /// The record name of the signed-in user.
   func user() async throws -> String
 
@@ -76,6 +80,9 @@ public protocol CloudDatabase: Sendable {
 extension CloudDatabase {
   /// Zero: requests follow each other at once.
   public var minimumInterval: Duration { .zero }
+
+  /// Does nothing.
+  public func endOwnWaits() {}
 
   /// Throws `.unsupported`.
   public func newestRecords(

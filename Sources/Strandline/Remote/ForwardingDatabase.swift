@@ -16,6 +16,9 @@ extension ForwardingDatabase {
   /// The value of `base`.
   public var minimumInterval: Duration { base.minimumInterval }
 
+  /// Forwards to `base`.
+  public func endOwnWaits() { base.endOwnWaits() }
+
   /// Forwards to `base`, and throws its errors.
   public func user() async throws -> String { try await base.user() }
 
