@@ -1,10 +1,11 @@
 // How long a record is set aside that the server refused: a wait of ours ends when a person wants it, one of the server's does not,
 // and what was wrong is tried again by another version of the app.
 
-import Strandline
 import StrandlineSimulation
 import StrandlineSyncProofs
 import Testing
+
+@testable import Strandline
 
 @Suite(.timeLimit(.minutes(30))) struct HoldTests {
   @Test func `51: a person has a refused record sent again at once, and the engine by itself does not`() async throws {
@@ -96,6 +97,83 @@ import Testing
     #expect(try await a.open().status().held.first?.retryMilliseconds == 300_000)
     a.clock.advance(milliseconds: 300_000)
     #expect(try await a.run(isUserInitiated: false) == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `a record that the app changes while it is refused is not held, and the change is sent`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { script in
+      script.items["n"] = [CloudError(.badRequest, reason: "wrong")]
+      script.beforeModify = { number in
+        if number == 1 { try await a.write("n", ["title": "right"]) }
+        #expect(try await a.open().status().held.isEmpty)
+      }
+    }
+    try await a.write("n", ["title": "wrong"])
+    #expect(try await a.run() == nil)
+    #expect(cloud.sent == [["n"], ["n"]])
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `a record that the app deletes while it is sent is deleted after it, and no lookup is made`() async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    cloud.refuse { script in
+      script.beforeModify = { number in if number == 1 { try await a.erase("n") } }
+    }
+    for name in ["n", "m"] { try await a.write(name) }
+    #expect(try await a.run() == nil)
+    #expect(cloud.sent == [["n", "m"], ["n"]] && cloud.count(.lookup) == 0, "\(cloud.sent)")
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    try await expectAgreement(a, b)
+    #expect(try await !b.lives("n"))
+  }
+
+  @Test func `a hold that has ended meanwhile is not ended once more`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.items["n"] = [CloudError(.accessDenied, reason: "no")] }
+    try await a.write("n")
+    #expect(try await a.run() == nil)
+    let store = try await a.open()
+    let held = try #require(store.projections.held(RecordID("n")))
+    let release = AppendStep(events: [
+      .event(.released(Released(id: held.id, lsn: held.lsn)), if: .held(held.id, held.lsn))
+    ])
+    for isHeld in [true, false] {
+      let before = store.durableLSN
+      _ = try await store.perform(.append(release), cloud)
+      #expect((store.durableLSN > before) == isHeld)
+      #expect(store.projections.held(held.id) == nil)
+    }
+    // One of a newer change stays.
+    cloud.refuse { $0.items["n"] = [CloudError(.accessDenied, reason: "no")] }
+    try await a.write("n", ["title": "two"])
+    #expect(try await a.run() == nil)
+    _ = try await store.perform(.append(release), cloud)
+    #expect(store.projections.held(held.id) != nil)
+  }
+
+  @Test func `a hold ends on time, though the clock was turned back and a run has failed`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.items["n"] = [CloudError(.accessDenied, reason: "no")] }
+    try await a.write("n")
+    #expect(try await a.run(isUserInitiated: false) == nil)
+    a.clock.advance(milliseconds: 200_000)
+    a.clock.setWall(milliseconds: a.clock.wallMilliseconds() - 86_400_000)
+    cloud.refuse { $0.requests[.databaseChanges] = [CloudError(.networkError, reason: "away")] }
+    #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) != nil)
+    a.clock.advance(milliseconds: 10_000)
+    #expect(try await a.run(isUserInitiated: false) == nil)
+    #expect(cloud.sent == [["n"]])
+    a.clock.advance(milliseconds: 90_000)
+    #expect(try await a.run(isUserInitiated: false) == nil)
+    #expect(cloud.sent == [["n"], ["n"]])
     #expect(try await a.owesNothing)
   }
 

@@ -13,6 +13,8 @@ final class LogFacts: SyncFacts {
     var events: [Event] = []
     var now = Moment(wall: 1_000_000, nanoseconds: 1_000_000_000)
     var reads = 0
+    /// Changes whose events cannot be read any more.
+    var damaged: [LSN: RecordID] = [:]
   }
   private let state = Mutex(State())
   private let projections = SharedProjections(Projections())
@@ -42,6 +44,12 @@ final class LogFacts: SyncFacts {
     }
   }
 
+  /// The newest change of a record cannot be read from now on.
+  func damage(_ id: RecordID) throws {
+    guard let lsn = try entry(id)?.pending?.newest else { return }
+    state.withLock { $0.damaged[lsn] = id }
+  }
+
   var appliedLSN: LSN { durableLSN }
   var hasAttempts: Bool { projections.withLock { !$0.outbox.attempted.isEmpty } }
 
@@ -57,6 +65,7 @@ final class LogFacts: SyncFacts {
   }
 
   func change(at lsn: LSN) throws(StrandlineError) -> PendingFact {
+    if let id = state.withLock({ $0.damaged[lsn] }) { return .damaged(id, StrandlineError(.damaged, "event \(lsn)")) }
     guard let found = try readIfKept(lsn), let id = try EventSource.decode(found).recordID else { return .replaced }
     return .change(id, found)
   }

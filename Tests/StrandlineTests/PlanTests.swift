@@ -299,6 +299,49 @@ import Testing
     try expectEnd(&driver)
   }
 
+  @Test func `a refused sign-in in the place of one page ends the cycle, when the other pages are applied`() throws {
+    for names in [["B"], ["A", "B", "C"]] {
+      var driver = try asked(Self.changed(names))
+      let (request, shared) = try pages(&driver)
+      guard case .pages(var answers) = SyncAnswer.pages(of: shared, "t1") else { return }
+      answers[ZoneID("B")] = .failure(CloudError(.authenticationRequired, reason: "sign in"))
+      #expect(throws: CloudError.self) { try driver.answer(request, .pages(answers)) }
+      for name in names {
+        #expect(driver.facts.zone(ZoneID(name))?.token?.rawValue == (name == "B" ? "t0" : "t1"))
+      }
+      driver.begin()
+      #expect(try driver.request().kind == .account)
+    }
+  }
+
+  @Test func `a shared request that is not answered asks for fewer zones, with more of each, and grows again`() throws {
+    for code in [CloudError.Code.networkError, .answerTooLarge] {
+      var driver = try asked(Self.changed((100..<140).map { "Z\($0)" }))
+      var shapes: [[Int]] = []
+      func next() throws -> (request: SyncRequest, pages: [PageRequest]) {
+        if case .wait(let wait) = try driver.next() { driver.facts.advance(milliseconds: wait.milliseconds) }
+        let found = try pages(&driver)
+        shapes.append([found.pages.count, found.pages[0].limit])
+        return found
+      }
+      for _ in 0..<2 { try driver.refuse(next().request, code) }
+      let small = try next()
+      try driver.answer(small.request, .pages(of: small.pages, "t1"))
+      #expect(shapes == [[40, 25], [20, 50], [10, 100]], "\(code): \(shapes)")
+      #expect(driver.plan.limits.zones.current == 10)
+      for _ in 0..<driver.plan.limits.zones.growsAfter { driver.plan.limits.zones.answered(10) }
+      #expect(driver.plan.limits.zones.current == 20)
+    }
+  }
+
+  @Test func `one page that is not answered says nothing of how many may share a request`() throws {
+    for code in [CloudError.Code.networkError, .answerTooLarge] {
+      var driver = try asked(Self.changed(["A"]))
+      try driver.refuse(driver.request(), code)
+      #expect(driver.plan.limits.zones.current == SyncPlan.zonesTogetherMax)
+    }
+  }
+
   @Test func `a zone that the server does not have is lost when the list of all zones says so too`() throws {
     for isThere in [true, false] {
       var driver = try asked(Lines.seen() + [Lines.fetched("n")], [zone])
@@ -427,6 +470,55 @@ import Testing
     #expect(sizes == [8, 4, 4, 2, 1, 1, 2])
     #expect(driver.facts.held(RecordID("n5", zone: zone)) != nil)
     #expect(driver.plan.limits.operations.current == 200, "one wrong record says nothing of their number")
+  }
+
+  @Test func `what is made ahead of an upload has the bytes of one request at most`() throws {
+    let bytesMax = 4_000
+    var driver = try asked(Lines.seen() + (0..<100).map { Lines.saved("n\($0)") }) { $0.batch.bytes = bytesMax }
+    let request = try driver.request()
+    let first = try driver.leave(request)
+    try driver.plan.lookAhead(driver.facts)
+    let made = driver.plan.cycle.made.values.map(\.bytes)
+    #expect((2..<50).contains(made.count) && made.reduce(0, +) - (made.max() ?? 0) < bytesMax, "\(made.count)")
+    try driver.answer(request, .taken(first))
+    // The next batch takes all of it but for what was beyond its end.
+    _ = try driver.leave(driver.request())
+    #expect(driver.plan.cycle.made.count <= 1)
+  }
+
+  @Test func `what is under way and was refused is not sent again because the queue comes to it meanwhile`() throws {
+    // The parent goes with its child, long before the queue comes to it.
+    let others = (0..<300).map { Lines.saved("n\($0)") }
+    var driver = try asked(Lines.seen() + [Lines.saved("child", needs: "parent")] + others + [Lines.saved("parent")])
+    var sent: [String] = []
+    while case .ask(let request) = try driver.next(), case .modify(let upload) = request {
+      _ = try driver.leave(request)
+      sent += upload.uploads.map(\.id.name)
+      try driver.plan.lookAhead(driver.facts)
+      try driver.answer(
+        request,
+        upload.uploads.contains { $0.id.name == "parent" }
+          ? .refused(upload, .accessDenied, only: ["parent"]) : .taken(upload))
+    }
+    #expect(sent.count == 302 && Set(sent).count == 302, "\(sent.count)")
+    #expect(driver.facts.held(RecordID("parent", zone: zone)) != nil)
+  }
+
+  @Test func `a deletion that can be read no more when it is its turn is held, and the rest goes`() throws {
+    var driver = try asked(Lines.seen() + [Lines.fetched("old"), Lines.fetched("older")])
+    let base = driver.facts.durableLSN.rawValue
+    try driver.facts.append([
+      Lines.deleted("old", base: base - 1), Lines.deleted("older", base: base), Lines.saved("n"),
+    ])
+    driver.begin { $0.asksForChanges = false }
+    let saves = try expectUpload(&driver, ["n"])
+    try driver.facts.damage(RecordID("old", zone: zone))
+    try driver.answer(saves.request, .taken(saves.upload))
+    let deletions = try expectUpload(&driver, ["older"])
+    try driver.answer(deletions.request, .taken(deletions.upload))
+    try expectEnd(&driver)
+    #expect(driver.facts.held(RecordID("old", zone: zone))?.code == Held.damaged)
+    #expect(driver.appended.count { $0 == "held" } == 1)
   }
 
   @Test func `a limit that was found grows again after full requests that were answered`() {
