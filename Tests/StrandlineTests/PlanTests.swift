@@ -521,6 +521,33 @@ import Testing
     #expect(driver.appended.count { $0 == "held" } == 1)
   }
 
+  @Test func `of a refused type one record is tried, with all of a circle that it needs`() throws {
+    let circle = (0..<3).map { Lines.saved("c\($0)", type: "Kind", needs: "c\(($0 + 1) % 3)") }
+    let others = (0..<3).map { Lines.saved("d\($0)", type: "Kind") }
+    var driver = try asked(Lines.seen() + circle + others)
+    let first = try driver.request()
+    try driver.answer(first, .refused(driver.leave(first), .accessDenied))
+    #expect(driver.plan.queue.halts.types.count == 1)
+    for isTaken in [false, true] {
+      #expect(throws: RefusedCycle.self) { while true { try endTurn(&driver) } }
+      driver.begin { $0.asksForChanges = false }
+      let (request, upload) = try expectUpload(&driver, ["c0", "c1", "c2"])
+      try driver.answer(request, isTaken ? .taken(upload) : .refused(upload, .accessDenied))
+    }
+    let (request, upload) = try expectUpload(&driver, ["d0", "d1", "d2"])
+    try driver.answer(request, .taken(upload))
+    try expectEnd(&driver)
+  }
+
+  /// Answers the question what has changed, and nothing else.
+  private func endTurn(_ driver: inout PlanDriver) throws {
+    let next = try driver.next()
+    guard case .ask(let request) = next, request.kind == .zoneList else {
+      throw PlanDriver.Unexpected(words: "\(next)")
+    }
+    try driver.answer(request, .changed(token: "d2"))
+  }
+
   @Test func `a limit that was found grows again after full requests that were answered`() {
     var limit = AdaptiveLimit(200, isCostly: true)
     limit.refused(200)

@@ -44,6 +44,9 @@ extension OutgoingQueue {
       let needs = all[name]?.needs ?? []
       for need in needs { needing[need, default: []].append(name) }
       for target in all[name]?.targets ?? [] where all[target] == nil && missing[name] == nil {
+        if needs.contains(target) {
+          try letAlong(RecordID(target, zone: zone), with: RecordID(name, zone: zone), reading.facts)
+        }
         switch try find(RecordID(target, zone: zone), &reading) {
         case .atServer: break
         case .ready(let item):

@@ -424,6 +424,14 @@ struct OutgoingQueue: Sendable {
     }
   }
 
+  /// What a record of a halted type needs goes along, if the record is let through.
+  mutating func letAlong(_ id: RecordID, with other: RecordID, _ facts: some SyncFacts) throws {
+    guard halts.hasTypes, let entry = try facts.entry(id), let pending = entry.pending, entry.base == nil else {
+      return
+    }
+    halts.letAlong(id, with: other, entry, pending)
+  }
+
   private mutating func letsThrough(
     _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading
   ) -> Bool {

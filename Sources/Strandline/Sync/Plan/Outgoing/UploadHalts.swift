@@ -3,7 +3,8 @@
 // nothing of the kind is sent until the halt ends.
 //
 // A halted type lets one record through in a user-initiated cycle, and by itself after a wait that doubles with each refusal:
-// first a record that was not refused yet or was edited since. If the server accepts it, the halt ends. Deletions are always sent.
+// first a record that was not refused yet or was edited since. Records of the type that it needs go with it, as those of a circle can
+// only go together. If the server accepts it, the halt ends. Deletions are always sent.
 //
 // A halt of whole requests ends with a user-initiated cycle, or after such a wait: otherwise each write of the app would cost a
 // refused request. A deletion resets the wait for full storage to the first one. A relaunch ends every halt.
@@ -50,7 +51,7 @@ struct UploadHalts: Sendable {
       case none
       /// The next one that was not refused yet (`isNew`), or the next of any.
       case next(isNew: Bool)
-      /// This one, with the rest of its upload set, until the server answers.
+      /// This one, with the rest of its upload set and what it needs, until the server answers.
       case records(Set<RecordID>, isNew: Bool)
     }
     var error: CloudError
@@ -83,6 +84,7 @@ struct UploadHalts: Sendable {
 
   /// Zones and types of which every record was refused with the same words.
   var types: [HaltedType: CloudError] { typeHalts.mapValues(\.error) }
+  var hasTypes: Bool { !typeHalts.isEmpty }
 
   /// When the first halt lets something through.
   var nextTry: UInt64? { (halts.values.map(\.end) + typeHalts.values.map(\.end)).min() }
@@ -156,6 +158,14 @@ struct UploadHalts: Sendable {
       typeHalts[type]?.probe = .records(Set(together()).union([id]), isNew: isNew)
       return true
     }
+  }
+
+  /// A record that is let through takes along one of its type that it needs.
+  mutating func letAlong(_ id: RecordID, with other: RecordID, _ entry: RecordEntry, _ pending: Pending) {
+    let type = HaltedType(zone: id.zone, type: entry.type)
+    guard case .records(let ids, let isNew)? = typeHalts[type]?.probe, ids.contains(other), !isHalted(id, pending)
+    else { return }
+    typeHalts[type]?.probe = .records(ids.union([id]), isNew: isNew)
   }
 
   /// A record that was let through has to wait for something else: the next one is let through.
