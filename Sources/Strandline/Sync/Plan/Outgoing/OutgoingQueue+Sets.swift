@@ -83,8 +83,10 @@ extension OutgoingQueue {
         watch(met, for: set)
         return nil
       case .together where !halts.contains(id, entry, pending): break
-      // It waits for another record of this request.
-      case .target(let other) where met.contains(other): break
+      // It waits for another record of this request, or for one that the server lacks: that one goes with them, if it can, for it may
+      // wait for one of these in turn.
+      case .target(let other)
+      where try met.contains(other) || (!pending.isDeletion && reading.facts.entry(other)?.base == nil): break
       // The app has changed it since this round began: the set does not wait for the next round.
       case nil where mayGo(id, entry, pending, reading): break
       default:
