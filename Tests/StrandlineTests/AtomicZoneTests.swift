@@ -178,26 +178,6 @@ private let refusal = CloudError(.accessDenied, reason: "not yours")
     #expect(try await a.owesNothing)
   }
 
-  @Test func `a deletion that takes a record of a transaction along goes after the transaction`() async throws {
-    let a = try Fleet().device("a")
-    let cloud = try await a.openRefusing(atomicZones: [.main])
-    try await a.write("above")
-    try await a.open().write { tx in
-      try tx.save(
-        Record(
-          type: "Note", id: RecordID("below"), fields: ["link": .reference(Reference("above", action: .deleteSelf))]))
-    }
-    try await a.write("beside")
-    #expect(try await a.run() == nil)
-    cloud.forgetSent()
-    // The server deletes what is below it along with it.
-    try await a.erase("above")
-    try await a.put(together: ["below": nil, "beside": nil])
-    #expect(try await a.run() == nil)
-    #expect(cloud.sent.map { $0.sorted() } == [["below", "beside"].sorted(), ["above"]])
-    #expect(try await a.owesNothing)
-  }
-
   @Test func `what a transaction needs may need what is held: then all of it waits`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing(atomicZones: [.main])

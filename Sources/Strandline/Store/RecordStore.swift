@@ -330,6 +330,9 @@ public struct StoreOptions: Sendable {
   /// life together with the others. If another record of the same transaction refers to the old life at the server and does not any
   /// more, that one has to arrive before the deletion: then the records of the transaction go one by one.
   ///
+  /// If a transaction deletes a record that refers to another one by `.deleteSelf`, and the app has deleted that other one by itself, the
+  /// server may delete both before the rest of the transaction arrives.
+  ///
   /// A record that the server refuses keeps the others of its set from being sent. `PendingChange.obstacle` names it.
   public var atomicZones: Set<ZoneID> {
     get { declared.atomicZones }

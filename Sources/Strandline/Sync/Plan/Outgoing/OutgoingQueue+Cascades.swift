@@ -32,10 +32,9 @@ extension OutgoingQueue {
 }
 
 extension SyncFacts {
-  /// Loads the references that an unsent save releases. The deletion of a record of a set releases them too: a cascade would delete it
-  /// before the rest of its set.
+  /// Loads the references that an unsent save releases.
   func loadReleased(of id: RecordID, into cascades: inout CascadeGuard) throws(StrandlineError) {
-    guard let entry = try entry(id), let pending = entry.pending, !pending.isDeletion || set(of: id) != nil else {
+    guard let entry = try entry(id), let pending = entry.pending, !pending.isDeletion else {
       cascades.forget(id)
       return
     }
@@ -70,7 +69,6 @@ extension SyncFacts {
     CloudName
   > {
     var known = try references(of: id, at: versionsAtServer(entry)).filter { $0.action == .deleteSelf }
-    if pending.isDeletion { return Set(known.map(\.name)) }
     // VALIDATE references too: the server would refuse the deletion, which costs a request.
     if let base = entry.base { known.formUnion(try references(of: id, at: [base.content])) }
     // A save that is not durable yet cannot be read, so it is taken to release all.

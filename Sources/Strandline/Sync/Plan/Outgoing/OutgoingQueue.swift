@@ -445,7 +445,7 @@ struct OutgoingQueue: Sendable {
     _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
   ) throws {
     lanes[id.zone]?.cascades.toRead.remove(id)
-    if pending.isDeletion, reading.facts.set(of: id) == nil {
+    if pending.isDeletion {
       // It is not saved any more, so no deletion waits for its save.
       lanes[id.zone]?.cascades.forget(id)
       wakeAll(.record(id))
