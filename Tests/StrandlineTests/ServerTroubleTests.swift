@@ -576,34 +576,6 @@ extension ZoneChange {
     #expect(try await a.owesNothing)
   }
 
-  @Test func `is tried with all records of a circle that need each other, and with no more`() async throws {
-    let a = try Fleet().device("a")
-    let cloud = try await a.openRefusing()
-    let circles = [["a", "b", "c"], ["d", "e", "f"]]
-    try await a.open().write { tx in
-      for circle in circles {
-        for (place, name) in circle.enumerated() {
-          let next = link(circle[(place + 1) % circle.count])
-          try tx.save(Record(type: "Kind", id: RecordID(name), fields: ["next": next]))
-        }
-      }
-    }
-    cloud.refuse { script in
-      for name in circles.joined() { script.items[name] = [CloudError(.badRequest, reason: "no such field")] }
-      script.isForever = true
-    }
-    #expect(try await a.run(isUserInitiated: false)?.message.contains("every 'Kind'") == true)
-    cloud.forgetSent()
-    try await a.runByItself(minutes: 60)
-    #expect((2...4).contains(cloud.sent.count), "\(cloud.sent)")
-    #expect(cloud.sent.allSatisfy { circles.contains($0.sorted()) }, "\(cloud.sent)")
-    cloud.refuse { $0.items = [:] }
-    cloud.forgetSent()
-    #expect(try await a.run() == nil)
-    #expect(cloud.sent.map(\.count) == [3, 3], "\(cloud.sent)")
-    #expect(try await a.owesNothing)
-  }
-
   @Test func `is tried with a record that was refused, if an edit may have mended it`() async throws {
     let (a, cloud) = try await refused()
     cloud.refuse { $0.items["bad1"] = [] }

@@ -82,8 +82,8 @@ package struct AbsenceKnowledge: Hashable, Sendable {
 /// Since when a zone is known to exist, by the records of it that this store had before and that the server still shows, each with its
 /// creation time. A zone that was deleted and created again is younger, even if this store has uploaded records to it since.
 package struct ZoneAge: Hashable, Sendable {
-  /// The first event that logged one of these records; `.none`: it is the zone that this store has fetched; nil: there is no such
-  /// record.
+  /// The first of the events by which this store has these records' newest versions; `.none`: it is the zone that this store has
+  /// fetched; nil: there is no such record.
   package var lsn: LSN?
   /// The first time at which the server created one of them.
   package var milliseconds: Int64?

@@ -114,10 +114,11 @@ extension SyncPlan {
   ) throws {
     switch request.purpose {
     case .feed: return try take(page, to: request, offset, asksAhead: isAlone, facts)
-    case .identity: try takeIdentity(page, to: request, facts)
+    case .identity:
+      try takeIdentity(page, to: request, facts)
+      self[request.zone].feed.progress.noteAnswered()
     case .comparison: break
     }
-    self[request.zone].feed.progress.noteAnswered()
   }
 
   /// The server refuses a zone for now: no page of it is asked for during a backoff, which grows each time.
@@ -196,14 +197,12 @@ extension SyncPlan {
     return resting.compactMap { rest(of: $0, facts) }.min { $0.milliseconds < $1.milliseconds }
   }
 
-  /// How long a zone still rests; nil if it may be asked for a page.
+  /// How long a zone still rests, perhaps 0; nil if it does not.
   func rest(of zone: ZoneID, _ facts: some SyncFacts) -> RequestPace.Wait? {
-    guard let rest = zones[zone]?.feed.rest, case let milliseconds = facts.now.milliseconds(until: rest.until),
-      milliseconds > 0
-    else { return nil }
+    guard let rest = zones[zone]?.feed.rest else { return nil }
     return RequestPace.Wait(
-      milliseconds: milliseconds, error: rest.error, doing: "fetching changes of zone '\(zone)'",
-      isServers: rest.isServers, isOfPart: true)
+      milliseconds: facts.now.milliseconds(until: rest.until), error: rest.error,
+      doing: "asking for pages of zone '\(zone)'", isServers: rest.isServers, isOfPart: true)
   }
 
   /// The page does not fit into one transaction: half as many records are asked for.

@@ -125,8 +125,8 @@ struct SyncPlan: Sendable {
 
   private mutating func choose(_ facts: some SyncFacts) throws -> Choice? {
     // The zone's identity was checked just now, so the deletion goes first.
-    if cycle.sends, due.isAccountKnown, pace.wait(for: .upload, at: facts.now) == nil, let zone = zoneToErase(facts),
-      case .erasing(.deleting)? = zones[zone]?.phase
+    if due.isAccountKnown, pace.wait(for: .upload, at: facts.now) == nil,
+      let zone = zonesToErase(facts, isResting: false).filter({ zones[$0]?.isToBeDeleted == true }).min()
     {
       return .next(.ask(.eraseZone(zone)))
     }
@@ -542,10 +542,12 @@ struct SyncPlan: Sendable {
     var dues = RequestKind.allCases.compactMap { kind in
       pace.wait(for: kind, at: now).map { NextDue(milliseconds: $0.milliseconds, isServers: $0.isServers) }
     }
-    let rest = zones.values.compactMap(\.feed.rest?.until).min()
-    for moment in [records.times.first?.nanoseconds, records.holdEnds.first?.nanoseconds, queue.halts.nextTry, rest] {
+    for moment in [records.times.first?.nanoseconds, records.holdEnds.first?.nanoseconds, queue.halts.nextTry] {
       guard let moment else { continue }
       dues.append(NextDue(milliseconds: now.milliseconds(until: moment), isServers: false))
+    }
+    if let rest = zones.values.compactMap(\.feed.rest).min(by: { $0.until < $1.until }) {
+      dues.append(NextDue(milliseconds: now.milliseconds(until: rest.until), isServers: rest.isServers))
     }
     return dues.min { $0.milliseconds < $1.milliseconds }
   }

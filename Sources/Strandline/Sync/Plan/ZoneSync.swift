@@ -58,6 +58,9 @@ struct ZoneSync: Sendable {
   /// Whether it is to be created again.
   var isRecreating: Bool { if case .recreating = phase { true } else { false } }
 
+  /// Whether the app wants it erased, and it was found to be that zone.
+  var isToBeDeleted: Bool { if case .erasing(.deleting) = phase { true } else { false } }
+
   /// Whether it is not known if the server has the zone.
   var isInQuestion: Bool {
     switch phase {

@@ -67,7 +67,8 @@ extension CycleDriver {
     // Carries out the steps that follow from an earlier answer.
     try await drive { $0.steps.isEmpty }
     let facts = StoreFacts(store)
-    if let wait = plan.pace.wait(for: .page, at: facts.now) ?? plan.rest(of: zone, facts) {
+    let rest = plan.rest(of: zone, facts).flatMap { $0.milliseconds > 0 ? $0 : nil }
+    if let wait = plan.pace.wait(for: .page, at: facts.now) ?? rest {
       try await sleep(wait)
       return nil
     }

@@ -33,7 +33,10 @@ extension OutgoingQueue {
       lanes[set.zone]?.sets.insert(set.number)
       return .work(.hold(reading.unreadable))
     }
-    guard let items = gathered, !items.isEmpty else { return nil }
+    guard let items = gathered, !items.isEmpty else {
+      passOver(reading.facts.members(of: set))
+      return nil
+    }
     let cancelled = try neverSent(items, reading.facts)
     guard cancelled.isEmpty else {
       lanes[set.zone]?.sets.insert(set.number)
@@ -133,6 +136,7 @@ extension OutgoingQueue {
         guard case .target(let waited)? = waits[target], met.contains(waited) else { continue }
       }
       met.insert(target)
+      try letAlong(target, with: item.id, reading.facts)
       if let other = reading.facts.set(of: target) {
         left.append(target)
         for member in reading.facts.members(of: other) where met.insert(member).inserted {

@@ -432,6 +432,9 @@ struct OutgoingQueue: Sendable {
     halts.letAlong(id, with: other, entry, pending)
   }
 
+  /// A set cannot go now: if a record of it was let through, the next one is.
+  mutating func passOver(_ ids: [RecordID]) { if halts.hasTypes { for id in ids { halts.waits(id) } } }
+
   private mutating func letsThrough(
     _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading
   ) -> Bool {

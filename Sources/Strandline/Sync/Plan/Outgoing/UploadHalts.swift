@@ -163,9 +163,12 @@ struct UploadHalts: Sendable {
   /// A record that is let through takes along one of its type that it needs.
   mutating func letAlong(_ id: RecordID, with other: RecordID, _ entry: RecordEntry, _ pending: Pending) {
     let type = HaltedType(zone: id.zone, type: entry.type)
-    guard case .records(let ids, let isNew)? = typeHalts[type]?.probe, ids.contains(other), !isHalted(id, pending)
+    guard case .records(var ids, let isNew)? = typeHalts[type]?.probe, ids.contains(other), !isHalted(id, pending)
     else { return }
-    typeHalts[type]?.probe = .records(ids.union([id]), isNew: isNew)
+    // Not copied for each record.
+    typeHalts[type]?.probe = .none
+    ids.insert(id)
+    typeHalts[type]?.probe = .records(ids, isNew: isNew)
   }
 
   /// A record that was let through has to wait for something else: the next one is let through.
