@@ -8,6 +8,8 @@ internal import StrandlineSystem
 struct WorldApp: Sendable {
   typealias Configure = @Sendable (inout SyncConfiguration, inout StoreOptions) -> Void
   var configure: Configure = { _, _ in }
+  /// Whether the app has policies of its own.
+  var isConfigured = false
   var check: @Sendable ([RecordStore]) async throws -> String? = { _ in nil }
   /// What a test does to a device's store before it is judged, as an engine with a mistake would.
   var plant: @Sendable (RecordStore) async throws -> Void = { _ in }
@@ -54,6 +56,7 @@ public struct SimulatedWorld: Sendable {
     _ body: @escaping @Sendable (inout SyncConfiguration, inout StoreOptions) -> Void
   ) {
     app.configure = body
+    app.isConfigured = true
   }
 
   /// Adds a demand of the app's own, which is checked when the world has come to rest.

@@ -258,6 +258,8 @@ struct WorldReading: Sendable {
   struct Mutation: Sendable {
     var id: RecordID
     var births: Set<Birth>
+    /// Empty for a deletion.
+    var type = ""
     var tenure: UInt64
     var isDeletion: Bool
     /// It began a life.
@@ -270,6 +272,14 @@ struct WorldReading: Sendable {
   var mutations: [LSN: Mutation] = [:]
   /// The events that hold a version of the server's, with the record.
   var versions: [LSN: RecordID] = [:]
+  /// The births of mutations that requests have carried, as far as the log says it.
+  private(set) var sent: [RecordID: Set<Birth>] = [:]
+  /// The newest mutation of each record that the server has acknowledged.
+  private(set) var acknowledged: [RecordID: LSN] = [:]
+  /// Of each edit that met something else, the fields in which the app was told that it lost.
+  private(set) var told: [LSN: Set<String>] = [:]
+  /// The events with which the newest fetch of each zone from its beginning began.
+  private(set) var fetchedWhole: [ZoneID: LSN] = [:]
   /// The births that this device has deleted, or has heard to be deleted.
   var deleted: [RecordID: Set<Birth>] = [:]
   /// The births of creations on this device.
@@ -292,7 +302,7 @@ struct WorldReading: Sendable {
   var spared: [RecordID: Set<Birth>] = [:]
   /// What the device has listed and has still to fetch.
   var listed: [LSN: Listed] = [:]
-  /// What it has listed, and fetched or looked up in vain.
+  /// What it has listed, and looked up in vain.
   private var lookedUp: Set<RecordID> = []
   /// What a person, or a rule of the app, has decided about zones.
   private var decisions: [ZoneID: [Decision]] = [:]
@@ -306,7 +316,8 @@ struct WorldReading: Sendable {
       add(
         lsn,
         Mutation(
-          id: event.id, births: event.births, tenure: event.tenure, isDeletion: false, isCreation: event.isCreation))
+          id: event.id, births: event.births, type: event.type, tenure: event.tenure, isDeletion: false,
+          isCreation: event.isCreation))
       if event.isCreation {
         created[event.id, default: []].formUnion(event.births)
         for birth in event.births { begun[birth] = lsn }
@@ -326,8 +337,17 @@ struct WorldReading: Sendable {
       confirmed[event.id, default: []].formUnion(event.births)
       living[event.id] = event.births
     case .settled(let event): settle(event, at: lsn)
+    case .sent(let event):
+      for mutation in event.lsns.compactMap({ mutations[$0] }) {
+        sent[mutation.id, default: []].formUnion(mutation.births)
+      }
+    case .conflicted(let event):
+      told[event.local, default: []].formUnion(event.fields.filter(\.loser.isHere).map(\.name))
+    case .tokenAdvanced(let event) where event.asked == nil: fetchedWhole[event.zone] = lsn
     case .merged(let event):
-      add(lsn, Mutation(id: event.id, births: event.births, tenure: event.tenure, isDeletion: false))
+      add(
+        lsn,
+        Mutation(id: event.id, births: event.births, type: event.type, tenure: event.tenure, isDeletion: false))
       mergedUnconfirmed[event.id, default: []].formUnion(unconfirmed(event.births, of: event.id))
       if event.rule == Merged.reviveRule {
         created[event.id, default: []].formUnion(event.births)
@@ -336,8 +356,8 @@ struct WorldReading: Sendable {
     case .listed(let event): listed[lsn] = event
     case .listedEnded(let event):
       for lsn in event.lsns {
-        let names = listed.removeValue(forKey: lsn)?.items.map(\.name) ?? []
-        lookedUp.formUnion(names.map { RecordID($0, zone: event.zone) })
+        let ids = listed.removeValue(forKey: lsn)?.items.map { RecordID($0.name, zone: event.zone) } ?? []
+        lookedUp.formUnion(ids.filter { id in !versions.contains { $0.key > lsn && $0.value == id } })
       }
     case .zoneChanged(let event) where event.change == .reset:
       listed = listed.filter { $0.value.zone != event.zone }
@@ -395,7 +415,17 @@ struct WorldReading: Sendable {
     } ?? false
   }
 
-  /// Whether the device has listed a record, and then fetched it or looked it up in vain.
+  /// The newest event up to another one that holds a version of the server's of a record; none without one.
+  func newestVersion(of id: RecordID, upTo lsn: LSN) -> LSN {
+    versions.lazy.filter { $0.value == id && $0.key <= lsn }.map(\.key).max() ?? .none
+  }
+
+  /// Whether a record was written or deleted here between two events.
+  func hasWritten(_ id: RecordID, after lsn: LSN, before end: LSN) -> Bool {
+    mutations.contains { $0.key > lsn && $0.key < end && $0.value.id == id }
+  }
+
+  /// Whether the device has listed a record, and then looked it up in vain.
   func hasLookedUp(_ id: RecordID) -> Bool { lookedUp.contains(id) }
 
   /// Whether the device has still to fetch a version, and says so.
@@ -420,6 +450,7 @@ struct WorldReading: Sendable {
     switch event.outcome {
     case .saved:
       versions[lsn] = event.id
+      acknowledged[event.id] = event.lsn
       confirmed[event.id, default: []].formUnion(births)
     case .superseded where mutations[event.lsn]?.isDeletion == true:
       givenUp[event.id, default: []].formUnion(births)

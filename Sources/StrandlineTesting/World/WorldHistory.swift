@@ -28,6 +28,9 @@ struct WorldHistory {
     /// nil if the stamp is missing or cannot be read.
     var stamp: WireStamp?
 
+    /// The life that the record was created with, as a version without a stamp names it.
+    var unstampedBirth: Birth { Birth(time: HybridTime(milliseconds: created), writer: 0) }
+
     /// The births of its lives; nil if it does not say.
     ///
     /// The life that the record was created with has two names where a tool has dropped the stamp: that of the stamp, and the
@@ -36,7 +39,7 @@ struct WorldHistory {
     /// - Parameter living: the births of the lives of the version that it replaces.
     func lives(after living: Set<Birth>) -> Set<Birth>? {
       guard var births = stamp?.births else { return nil }
-      let unstamped = Birth(time: HybridTime(milliseconds: created), writer: 0)
+      let unstamped = unstampedBirth
       let isFirst = { (birth: Birth) in birth.time.milliseconds <= created }
       if births.contains(unstamped) { births.formUnion(living.filter(isFirst)) }
       if living.contains(unstamped), births.contains(where: isFirst) { births.insert(unstamped) }
@@ -149,17 +152,6 @@ struct WorldHistory {
   func states(of id: RecordID) -> [State] {
     let lives = zones.values.filter { $0.id == id.zone }.compactMap { $0.records[id.name] }
     return lives.count == 1 ? lives[0] : lives.flatMap(\.self).sorted { $0.lsn < $1.lsn }
-  }
-
-  /// Whether the server may have ended lives of a record: it was deleted, or another life took its place. A tool's version does not
-  /// say of which life it is. Of a zone that was made again this also counts of any of its names: a device that knew the name
-  /// takes it for the zone that it knows.
-  func hasEnded(_ id: RecordID, _ births: Set<Birth>) -> Bool {
-    let mayHave = states(of: id).contains { state in
-      state.version?.stamp?.births.isDisjoint(with: births) ?? true
-    }
-    let newest = newest(id.zone)
-    return mayHave || newest?.records.values.contains { $0.contains { $0.version == nil } } == true
   }
 
   /// The last life of a zone.

@@ -53,7 +53,10 @@ extension WorldRun {
     if device.store != nil { try device.readOn() }
     let own = births.intersection(device.reading.created[id] ?? [])
     if memory.hasForgotten(device.number) { return !own.isEmpty }
-    let hadNoToken = tally[.expiredTokens] > 0 || device.reading.goneInFullFetch.contains(id)
+    let reading = device.reading
+    let hadNoToken =
+      reading.goneInFullFetch.contains(id)
+      || own.contains { reading.begun[$0] ?? .none < reading.fetchedWhole[id.zone] ?? .none }
     return hadNoToken && !own.isSubset(of: confirmed)
   }
 
@@ -70,8 +73,9 @@ extension WorldRun {
     switch event {
     case .settled(let event) where event.outcome == .saved: try judgeSaved(event, lsn, reading, device)
     case .settled(let event) where event.outcome == .deleted: try judgeDeleted(event, lsn, reading, device)
-    case .settled(let event) where event.outcome == .deletedOnServer: try judgeEnded(event, lsn, reading, device)
+    case .settled(let event): try judgeEnd(event, lsn, reading, device)
     case .fetchedDelete(let event) where event.reason == .sweep: try judgeRemoved(event, lsn, reading, device)
+    case .fetchedDelete(let event): try judgeDeletion(event, lsn, reading, device)
     case .fetchedSave(let event): try judgeVersion(event, lsn, device)
     case .merged(let event):
       // What is uploaded again as another life was made from no version that the server has.
@@ -87,6 +91,7 @@ extension WorldRun {
         throw WorldBroken(
           .trueAncestors, "\(device.name) \(lsn): \(event.id) was merged from \(event.local), no mutation of it")
       }
+      try judgeTold(of: event.local, result: lsn, server: event.base, event.id, lsn, reading, device)
     default: break
     }
   }
@@ -114,27 +119,6 @@ extension WorldRun {
     throw WorldBroken(
       .checkpointAfterAck,
       "\(device.name) \(lsn): the deletion \(event.lsn) of \(event.id) is settled, and the server has that life")
-  }
-
-  /// An edit ends as deleted only if the server may have deleted its record, or a person has decided about the zone.
-  private func judgeEnded(_ event: Settled, _ lsn: LSN, _ reading: WorldReading, _ device: WorldDevice) throws {
-    guard let mutation = reading.mutations[event.lsn], !history.hasEnded(event.id, mutation.births) else { return }
-    let isDecided = memory.hasDecided(device.number, event.id.zone)
-    if isDecided, reading.mayFollowDecision(event.id, mutation.births, at: lsn) { return }
-    throw WorldBroken(
-      .noSilence, "\(device.name) \(lsn): the edit \(event.lsn) of \(event.id) ended, and the server never deleted it")
-  }
-
-  /// What is removed because a full fetch did not show it, the server does not have, and has deleted, unless a person has decided.
-  private func judgeRemoved(_ event: FetchedDelete, _ lsn: LSN, _ reading: WorldReading, _ device: WorldDevice) throws {
-    if memory.hasDecided(device.number, event.id.zone), reading.isDecided(event.id.zone, at: lsn) { return }
-    // Of what the app has begun since, nothing was removed.
-    let births = (reading.confirmed[event.id] ?? []).filter { reading.begun[$0] ?? .none < lsn }
-    let words = "\(device.name) \(lsn): \(event.id) was removed because a list did not show it, and the server"
-    guard !history.has(event.id, oneOf: births) else { throw WorldBroken(.noLostWrite, "\(words) has it") }
-    guard history.hasEnded(event.id, births) else {
-      throw WorldBroken(.noSilence, "\(words) never deleted it")
-    }
   }
 
   private func judgeVersion(_ event: FetchedSave, _ lsn: LSN, _ device: WorldDevice) throws {
@@ -258,6 +242,26 @@ extension WorldRun {
     else { return nil }
     return WorldBroken(
       .noSilence, "\(device.name) synced without an error and still owes \(silent), and does not say why")
+  }
+
+  /// The holds of a device whose time is over, with what they hold. The time is that of its clock, so there are none if that was
+  /// turned.
+  func overHolds(_ device: WorldDevice) -> [RecordID: LSN] {
+    guard device.clock.turnCount == 0, let store = device.store else { return [:] }
+    let wall = device.clock.wallMilliseconds()
+    return store.projections.withLock { state in
+      state.sync.held.filter { _, held in
+        held.durationMilliseconds > 0 && held.wallMilliseconds + held.durationMilliseconds <= wall
+      }.mapValues(\.lsn)
+    }
+  }
+
+  /// A hold whose time was over before a sync that has returned, and that has not ended; nil if there is none.
+  func endlessHold(_ device: WorldDevice, _ before: [RecordID: LSN]) -> WorldBroken? {
+    let after = overHolds(device)
+    guard let id = before.keys.sorted().first(where: { after[$0] == before[$0] }) else { return nil }
+    return WorldBroken(
+      .noStuckState, "\(device.name) synced without an error and still holds \(id), though its time was over before")
   }
 
   /// Whether the store says why a record is not sent: it is held, its zone is lost, or it waits for one of which that is true,

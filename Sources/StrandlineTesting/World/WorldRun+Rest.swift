@@ -136,10 +136,16 @@ extension WorldRun {
     try await judge(device)
   }
 
+  /// What the server says of a record itself, or of one that it refers to: no time makes it right.
+  private static let lastingCodes = [CloudError.Code.badRequest, .limitExceeded, .validatingReferenceError]
+    .map(\.rawValue)
+
   /// A person has the device send again what the server refused for good.
   private mutating func releaseHolds(_ device: WorldDevice) async throws {
     let store = try await device.open()
-    let held = try store.status().held.filter { $0.retryMilliseconds == nil && !$0.isDownload }
+    let held = try store.status().held.filter {
+      $0.retryMilliseconds == nil && !$0.isDownload && Self.lastingCodes.contains($0.code)
+    }
     guard !held.isEmpty else { return }
     try await store.releaseHolds(of: held.map(\.id))
     say("\(device.name): a person releases \(held.map { $0.id.description }.joined(separator: ", "))")

@@ -599,6 +599,7 @@ struct WorldRun {
     _ device: WorldDevice, _ cause: WorldCause, owedBefore: [RecordID: LSN]
   ) async -> (any Error)? {
     device.line.beginSync()
+    let over = overHolds(device)
     if !cause.isUserInitiated { tally[.automaticSync] += 1 }
     let word =
       ["", " down", " up"][cause.direction]
@@ -619,7 +620,7 @@ struct WorldRun {
       if step >= 0 || words.contains(",") { say("\(device.name) syncs\(word): \(words)") }
       if requests > 100 { return WorldBroken(.polite, "\(device.name) sent \(requests) requests in one sync") }
       // Only a sync in both directions settles what it meets on the way.
-      if cause.direction == 0 { return silence(device, owedBefore) }
+      if cause.direction == 0 { return silence(device, owedBefore) ?? endlessHold(device, over) }
       return nil
     } catch {
       tally[.failedSync] += 1
@@ -654,16 +655,21 @@ struct WorldRun {
     }
     let isRefused = isQuotaFull || !refusals.all.isEmpty || memory.hasRefused
     if isRefused, [.serverRefused, .needsSignIn].contains(error.code) { return }
-    if !history.lostZones.isEmpty, [.zoneLost, .serverRefused].contains(error.code) { return }
-    // A device has emptied a crowded zone, and another one hears of it by a fetch from the beginning: a person has to look.
-    if tally[.emptiedZone] > 0, error.code == .zoneLost,
-      let zones = try? device.store?.status().zones, zones.contains(where: { $0.lostReason == .missingRecords })
+    if error.code == .serverRefused, !history.lostZones.isEmpty { return }
+    if error.code == .zoneLost, let lost = try device.store?.status().zones.filter(\.isLost),
+      lost.allSatisfy({ mayBeLost($0, device) })
     {
       return
     }
-    // A feed that left out the deletions of all that the device knows.
-    if !device.line.omitted.isEmpty, error.code == .zoneLost { return }
     throw WorldBroken(.honest, "\(device.name) cannot sync: \(error)")
+  }
+
+  /// Whether a fault of the world can have a device wait for a person because of a zone.
+  private func mayBeLost(_ zone: StoreStatus.Zone, _ device: WorldDevice) -> Bool {
+    // It was deleted, or a feed left out the deletions of all that the device knows.
+    if history.lostZones.contains(zone.id) || device.line.omitted.contains(zone.id) { return true }
+    // A device has emptied a crowded zone, and another one hears of it by a fetch from the beginning.
+    return tally[.emptiedZone] > 0 && tally[.crowd] > 0 && zone.lostReason == .missingRecords
   }
 
   /// Whether a fault of the world can have caused a halt.
