@@ -96,6 +96,11 @@ private let rows: [Row] = [
   Row(.greatest, 5, .wrote(6), .wrote(8), gives: 8, lost: .here),
   Row(.greatest, 5, .wrote(9), .wrote(8), gives: 9, lost: .there),
   Row(.greatest, 9, .wrote(3), .wrote(4), gives: 4, lost: .here),
+  Row(.greatest, 0.5, .wrote(2.5), .wrote(1.5), gives: 2.5, lost: .there),
+  Row(.greatest, "b", .wrote("d"), .wrote("c"), gives: "d", lost: .there),
+  Row(
+    .greatest, .date(milliseconds: 5), .wrote(.date(milliseconds: 7)), .wrote(.date(milliseconds: 6)),
+    gives: .date(milliseconds: 7), lost: .there),
   Row(.union, list("a"), .wrote(list("a", "b")), .wrote(list("c")), gives: list("b", "c"), lost: Conflicted.Loser.none),
   Row(.union, list("a", "b"), .wrote(list("a")), .wrote(list("b", "c")), gives: list("c"), lost: Conflicted.Loser.none),
   // Both, to equal values: each has written, so the rule decides.
