@@ -1,0 +1,67 @@
+// Goal: an answer to a lookup proves an absence only if it says that the server does not have the very version that is here. Method:
+// a table of answers, and what follows from each.
+
+import StrandlineSystem
+import Testing
+
+@testable import Strandline
+
+@Suite struct `The proof of an absence` {
+  private let id = RecordID("n")
+
+  private func proof(_ knownSince: Int64?, upTo proved: LSN = LSN(rawValue: .max)) -> AbsenceProof {
+    let base = Base(
+      version: LSN(5), content: LSN(5), changeTag: "a", createdMilliseconds: 50, modifiedMilliseconds: 100)
+    return AbsenceProof(
+      living: 10, knownSince: knownSince, provedUpTo: proved, absent: [AbsenceProof.Absent(id, base)])
+  }
+
+  private static func failed(_ code: CloudError.Code, raw: [UInt8] = []) -> CloudResult {
+    var error = CloudError(code, reason: "no")
+    error.raw = raw
+    return .failed(error, serverRecord: nil)
+  }
+
+  private static let record = CloudResult.record(
+    ServerRecord(name: "n", type: "Note", fields: [:], system: SystemFields(changeTag: "a")))
+
+  /// An answer, the version that is here after it was applied, and what follows in the zone that this store has fetched.
+  private static let rows: [(answer: CloudResult?, base: LSN?, follows: AbsenceKnowledge.Step)] = [
+    (failed(.notFound), LSN(5), .remove), (.deleted, LSN(5), .remove),
+    // What is here by now is another version, or the answer has removed it.
+    (failed(.notFound), LSN(6), .end), (.deleted, nil, .end),
+    (record, LSN(5), .end),
+    // The server has it, and it cannot be read.
+    (failed(.unexpectedServerResponse, raw: [1]), LSN(5), .end),
+    (failed(.accessDenied), LSN(5), .setAside), (failed(.tryAgainLater), LSN(5), .setAside), (nil, LSN(5), .setAside),
+  ]
+
+  @Test func `is an answer that does not find the version that is here, and no other one`() {
+    for row in Self.rows {
+      var proof = proof(0)
+      let asked = proof.names(200)
+      #expect(proof.knowledge.next() == .lookUp && asked == ["n"])
+      let isOfProof = proof.take(row.answer, of: id, created: nil, base: row.base)
+      let left = proof.names(200)
+      #expect(isOfProof && left == [] && proof.knowledge.next() == row.follows, "\(row)")
+      #expect(proof.gone.count == (row.follows == .remove ? 1 : 0), "\(row)")
+      #expect((proof.failure != nil) == (row.follows == .setAside), "\(row)")
+    }
+  }
+
+  @Test func `is of this zone only if it was there before the server had the record last`() {
+    func follows(_ proof: AbsenceProof) -> AbsenceKnowledge.Step {
+      var proof = proof
+      _ = proof.take(Self.failed(.notFound), of: id, created: nil, base: LSN(5))
+      return proof.knowledge.next()
+    }
+    #expect(follows(proof(nil)) == .lose && follows(proof(101)) == .lose)
+    #expect(follows(proof(0)) == .remove && follows(proof(100)) == .remove)
+    // A record that is shown says it: of what came here before the zone was in doubt always, else by when it was created.
+    for (proved, created, expected) in [(LSN(5), 500, true), (LSN(4), 100, true), (LSN(4), 101, false)] {
+      var proof = proof(nil, upTo: proved)
+      _ = proof.take(Self.record, of: id, created: Int64(created), base: LSN(5))
+      #expect(proof.knowledge.isSameZone == expected, "\(proved), \(created)")
+    }
+  }
+}
