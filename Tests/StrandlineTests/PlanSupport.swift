@@ -234,9 +234,13 @@ struct PlanDriver {
   private mutating func carryOut(_ step: StoreStep) throws {
     var result = StoreResult.done
     switch step {
-    case .append(let step): try append(step.events.compactMap(Self.event))
+    case .append(let step): if try holds(step.premise) { try append(step.events) }
     case .decideLoss(let step): try append([.zoneChanged(step.reset)])
     case .takeKept: result = .taken(TakenChanges())
+    case .page(let step) where facts.zone(step.request.zone)?.token != step.token:
+      var dropped = TakenChanges()
+      dropped.wasDropped = true
+      result = .taken(dropped)
     case .page(let step):
       let zone = step.request.zone
       if step.isReset { try append([.zoneChanged(ZoneChanged(zone: zone, change: .reset, words: "refused"))]) }
@@ -246,7 +250,7 @@ struct PlanDriver {
       if !step.page.moreComing { try append([.zoneChanged(ZoneChanged(zone: zone, change: .clean))]) }
       result = .taken(TakenChanges())
     case .answers(let step):
-      try append((step.before + step.after).compactMap(Self.event))
+      if try holds(step.premise) { try append(step.before + step.after) }
       result = .taken(TakenChanges())
     case .settleChildren, .createAgain: result = .changed([])
     case .findAbsent: result = .absent(AbsenceProof(living: 0, age: .fetched, absent: []))
@@ -255,8 +259,26 @@ struct PlanDriver {
     try plan.recorded(step, result, facts)
   }
 
-  private static func event(_ event: SyncEvent) -> Event? {
-    if case .event(let event, _) = event { event } else { nil }
+  /// Appends the events whose premises hold, as the store does.
+  private mutating func append(_ events: [SyncEvent]) throws {
+    for case .event(let event, let premise) in events where try holds(premise) { try append([event]) }
+  }
+
+  /// Whether a premise holds. Those of which no history here is about do.
+  private func holds(_ premise: Premise) throws -> Bool {
+    switch premise {
+    case .databaseToken(let scope, let token): facts.learned { $0.databaseTokens[scope] } == token
+    case .newest(let id, let lsn), .neverSent(let id, let lsn): try facts.entry(id)?.pending?.newest == lsn
+    case .held(let id, let lsn): facts.held(id)?.lsn == lsn
+    case .lost(let zone, let reason): facts.zone(zone)?.lostReason == reason
+    default: true
+    }
+  }
+
+  /// The process begins again with the same log.
+  mutating func relaunch() {
+    plan = SyncPlan(
+      facts, plan.address, plan.policies, RequestPace.Policy(SyncPace(), SeededRandom(seed: 1)))
   }
 }
 
@@ -353,11 +375,26 @@ extension SyncAnswer {
     return .records(results)
   }
 
+  /// The server has these records, with this tag, and none of the others that it was asked for.
+  static func found(_ names: [String], tag: String, of asked: [String] = []) -> SyncAnswer {
+    var results: [CloudName: CloudResult] = [:]
+    for name in asked {
+      results[CloudName(name)] = .failed(CloudError(.notFound, reason: "no such record"), serverRecord: nil)
+    }
+    let system = SystemFields(changeTag: tag, created: Touch(milliseconds: 1), modified: Touch(milliseconds: 2))
+    for name in names {
+      results[CloudName(name)] = .record(ServerRecord(name: name, type: "Note", fields: [:], system: system))
+    }
+    return .records(results)
+  }
+
   /// Each record of an upload was refused, or those that are named.
-  static func refused(_ upload: UploadRequest, _ code: CloudError.Code, only names: Set<String>? = nil) -> SyncAnswer {
+  static func refused(
+    _ upload: UploadRequest, _ code: CloudError.Code, only names: Set<String>? = nil, retryAfter: Double? = nil
+  ) -> SyncAnswer {
     guard case .records(var results) = taken(upload) else { return .done }
     for one in upload.uploads where names?.contains(one.id.name) ?? true {
-      results[one.id.key] = .failed(CloudError(code, reason: "refused"), serverRecord: nil)
+      results[one.id.key] = .failed(CloudError(code, reason: "refused", retryAfter: retryAfter), serverRecord: nil)
     }
     return .records(results)
   }

@@ -12,7 +12,7 @@ import Testing
   let zone = LogLines.zone
 
   /// A plan that has asked for the account and for the list of changed zones.
-  private func asked(
+  func asked(
     _ events: [Event] = [], _ zones: [ZoneID] = [], _ configure: (inout SyncConfiguration) -> Void = { _ in }
   ) throws -> PlanDriver {
     var driver = try PlanDriver(events, configure)
@@ -24,7 +24,7 @@ import Testing
     return driver
   }
 
-  private func expectEnd(_ driver: inout PlanDriver, sourceLocation: SourceLocation = #_sourceLocation) throws {
+  func expectEnd(_ driver: inout PlanDriver, sourceLocation: SourceLocation = #_sourceLocation) throws {
     let next = try driver.next()
     guard case .done = next else {
       Issue.record("\(next)", sourceLocation: sourceLocation)
@@ -32,7 +32,7 @@ import Testing
     }
   }
 
-  private func expectUpload(
+  func expectUpload(
     _ driver: inout PlanDriver, _ names: [String], sourceLocation: SourceLocation = #_sourceLocation
   ) throws -> (request: SyncRequest, upload: UploadRequest) {
     let request = try driver.request()
@@ -723,7 +723,7 @@ import Testing
     }
   }
 
-  private func answer(
+  func answer(
     _ driver: inout PlanDriver, _ request: SyncRequest, _ below: (UInt64) -> Int, _ seed: UInt64
   ) throws {
     let codes: [CloudError.Code] = [
