@@ -9,11 +9,11 @@ import Testing
 @Suite struct `The proof of an absence` {
   private let id = RecordID("n")
 
-  private func proof(_ knownSince: Int64?, upTo proved: LSN = LSN(rawValue: .max)) -> AbsenceProof {
+  private func proof(_ age: ZoneAge, upTo proved: LSN = LSN(rawValue: .max)) -> AbsenceProof {
     let base = Base(
-      version: LSN(5), content: LSN(5), changeTag: "a", createdMilliseconds: 50, modifiedMilliseconds: 100)
+      version: LSN(5), content: LSN(5), changeTag: "a", createdMilliseconds: 50, modifiedMilliseconds: 1_000_000)
     return AbsenceProof(
-      living: 10, knownSince: knownSince, provedUpTo: proved, absent: [AbsenceProof.Absent(id, base)])
+      living: 10, age: age, provedUpTo: proved, absent: [AbsenceProof.Absent(id, base)])
   }
 
   private static func failed(_ code: CloudError.Code, raw: [UInt8] = []) -> CloudResult {
@@ -38,7 +38,7 @@ import Testing
 
   @Test func `is an answer that does not find the version that is here, and no other one`() {
     for row in Self.rows {
-      var proof = proof(0)
+      var proof = proof(.fetched)
       let asked = proof.names(200)
       #expect(proof.knowledge.next() == .lookUp && asked == ["n"])
       let isOfProof = proof.take(row.answer, of: id, created: nil, base: row.base)
@@ -55,13 +55,24 @@ import Testing
       _ = proof.take(Self.failed(.notFound), of: id, created: nil, base: LSN(5))
       return proof.knowledge.next()
     }
-    #expect(follows(proof(nil)) == .lose && follows(proof(101)) == .lose)
-    #expect(follows(proof(0)) == .remove && follows(proof(100)) == .remove)
-    // A record that is shown says it: of what came here before the zone was in doubt always, else by when it was created.
-    for (proved, created, expected) in [(LSN(5), 500, true), (LSN(4), 100, true), (LSN(4), 101, false)] {
-      var proof = proof(nil, upTo: proved)
-      _ = proof.take(Self.record, of: id, created: Int64(created), base: LSN(5))
-      #expect(proof.knowledge.isSameZone == expected, "\(proved), \(created)")
+    #expect(follows(proof(ZoneAge())) == .lose && follows(proof(ZoneAge(lsn: LSN(6)))) == .lose)
+    #expect(follows(proof(.fetched)) == .remove && follows(proof(ZoneAge(lsn: LSN(5)))) == .remove)
+    // A record that is shown says it: of what came here before the zone was in doubt always, else by its event or by when it was
+    // created.
+    let rows: [(proved: LSN, created: Int64?, other: LSN, isSame: Bool)] = [
+      (LSN(6), 5_000_000, LSN(6), true), (LSN(4), 5_000_000, LSN(6), false), (LSN(4), 400_000, LSN(6), true),
+      (LSN(4), 5_000_000, LSN(5), true), (LSN(6), nil, LSN(6), false),
+    ]
+    for row in rows {
+      let other = RecordID("other")
+      let bases = [(id, LSN(5)), (other, row.other)].map { id, version in
+        let base = Base(
+          version: version, content: version, changeTag: "a", createdMilliseconds: 50, modifiedMilliseconds: 1_000_000)
+        return AbsenceProof.Absent(id, base)
+      }
+      var proof = AbsenceProof(living: 10, age: ZoneAge(), provedUpTo: row.proved, absent: bases)
+      _ = proof.take(Self.record, of: other, created: row.created, base: row.other)
+      #expect(proof.knowledge.isSameZone == row.isSame, "\(row)")
     }
   }
 }

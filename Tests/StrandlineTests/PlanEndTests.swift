@@ -58,7 +58,6 @@ extension `The plan of a cycle` {
     case .user: try driver.answer(request, .user("user"))
     case .changedZones: try driver.answer(request, .changed(token: "d \(driver.facts.durableLSN)"))
     case .allZones: try driver.answer(request, .allZones([zone]))
-    case .page: try driver.answer(request, .page("t \(driver.facts.durableLSN)"))
     case .pages(let pages): try driver.answer(request, .pages(of: pages, "t \(driver.facts.durableLSN)"))
     case .newest: try driver.answer(request, .newest(NewestPage(records: [], marker: nil)))
     case .lookUp(let lookup):

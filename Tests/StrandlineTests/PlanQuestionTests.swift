@@ -130,7 +130,9 @@ extension `The plan of a cycle` {
     var driver = try asked(Lines.seen(), [zone])
     var tokens: [String?] = []
     while tokens.count < 20, case .ask(let request) = try? driver.next() {
-      guard case .page(let page) = request else { throw PlanDriver.Unexpected(words: request.words) }
+      guard case .pages(let pages) = request, let page = pages.first, pages.count == 1 else {
+        throw PlanDriver.Unexpected(words: request.words)
+      }
       tokens.append(page.token?.rawValue)
       if page.token == nil {
         try driver.answer(request, .page("t\(tokens.count)", more: true))

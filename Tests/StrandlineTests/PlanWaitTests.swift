@@ -22,8 +22,8 @@ extension `The plan of a cycle` {
     _ driver: inout PlanDriver, from token: String?, sourceLocation: SourceLocation = #_sourceLocation
   ) throws -> SyncRequest {
     let request = try request(&driver)
-    guard case .page(let page) = request else { throw PlanDriver.Unexpected(words: request.words) }
-    #expect(page.token?.rawValue == token, sourceLocation: sourceLocation)
+    guard case .pages(let pages) = request else { throw PlanDriver.Unexpected(words: request.words) }
+    #expect(pages.map(\.token?.rawValue) == [token], sourceLocation: sourceLocation)
     return request
   }
 
