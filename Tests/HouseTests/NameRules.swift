@@ -25,6 +25,7 @@ extension Rules {
     "Strandline/Model/Record.swift": "fields",
     "Strandline/Model/SortedJSON.swift": "the keys of an app's own JSON",
     "Strandline/Store/ChildFinder.swift": "types",
+    "StrandlineTesting/World/WorldDevice.swift": "fields",
     "Strandline/Store/EditMerge.swift": "fields",
     "Strandline/Store/WriteTransaction+Typed.swift": "fields",
     "Strandline/Store/WriteTransaction.swift": "fields",
