@@ -33,7 +33,7 @@ extension `The plan of a cycle` {
     var driver = try asked(Lines.seen() + [Lines.fetched("n"), .blocked(blocked)], [zone])
     let failed = ZoneChange.failed(name: "m", CloudError(.internalError, reason: "not now"))
     let page = ZonePage(changes: [failed], token: ChangeToken(rawValue: "t1"), moreComing: false)
-    try driver.answer(expectPage(&driver, from: "t0"), .page(page))
+    try driver.answer(expectPage(&driver, from: "t0"), .pages([zone: .success(page)]))
     try driver.answer(expectLookup(&driver, ["m", "n"]), .found(["m", "n"], tag: "a"))
     try expectEnd(&driver)
     driver.begin()
