@@ -116,7 +116,9 @@ enum EventSamples {
             archive: [0x62, 0x70, 0xFF]),
           source: .lookup, isStamped: true)),
       .fetchedDelete(FetchedDelete(id: id, births: [birth, otherBirth], reason: .fullFetch)),
-      .confirmed(Confirmed(zone: zone, names: ["note-1", "note-2"], age: ZoneAge(lsn: LSN(rawValue: 7), milliseconds: 1_700_000_000_123))),
+      .confirmed(
+        Confirmed(
+          zone: zone, names: ["note-1", "note-2"], age: ZoneAge(lsn: LSN(7), milliseconds: 1_700_000_000_123))),
       .listed(
         Listed(zone: zone, items: [Listed.Item(name: "note-9", changeTag: "kz3", modifiedMilliseconds: wall)])),
       .listedEnded(ListedEnded(zone: zone, lsns: [LSN(7), LSN(9)])),

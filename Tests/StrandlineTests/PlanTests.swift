@@ -7,7 +7,7 @@ import Testing
 
 @testable import Strandline
 
-@Suite struct `The plan of a cycle` {
+@Suite(.timeLimit(.minutes(30))) struct `The plan of a cycle` {
   typealias Lines = LogLines
   let zone = LogLines.zone
 

@@ -326,10 +326,6 @@ public struct StoreOptions: Sendable {
   /// several requests, as they do in other zones. Other devices may still see a part for a moment: the feed has pages.
   /// A record that such a zone owes the server takes memory until it is sent; one of another zone takes none.
   ///
-  /// A record whose type changes goes in two requests, since none can hold two operations of one record: its deletion, then its new
-  /// life together with the others. If another record of the same transaction refers to the old life at the server and does not any
-  /// more, that one has to arrive before the deletion: then the records of the transaction go one by one.
-  ///
   /// If a transaction deletes a record that refers to another one by `.deleteSelf`, and the app has deleted that other one by itself, the
   /// server may delete both before the rest of the transaction arrives.
   ///

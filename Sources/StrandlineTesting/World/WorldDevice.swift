@@ -302,7 +302,7 @@ struct WorldReading: Sendable {
   var spared: [RecordID: Set<Birth>] = [:]
   /// What the device has listed and has still to fetch.
   var listed: [LSN: Listed] = [:]
-  /// What it has listed, and looked up in vain.
+  /// What it has listed, or could not decide about, and looked up in vain.
   private var lookedUp: Set<RecordID> = []
   /// What a person, or a rule of the app, has decided about zones.
   private var decisions: [ZoneID: [Decision]] = [:]
@@ -367,6 +367,7 @@ struct WorldReading: Sendable {
       }
     case .zoneChanged(let event) where event.change == .lost: endDecision(on: event.zone, at: lsn)
     case .sweepEnded(let event): endDecision(on: event.zone, at: lsn)
+    case .blocked(let event) where event.subject == .version && event.consequence == .none: lookedUp.insert(event.id)
     case .blocked(let event) where event.subject == .mutation:
       givenUp[event.id, default: []].formUnion(mutations[event.lsn]?.births ?? event.births)
     default: break
@@ -425,7 +426,7 @@ struct WorldReading: Sendable {
     mutations.contains { $0.key > lsn && $0.key < end && $0.value.id == id }
   }
 
-  /// Whether the device has listed a record, and then looked it up in vain.
+  /// Whether the device has listed a record, or could not decide about it, and then looked it up in vain.
   func hasLookedUp(_ id: RecordID) -> Bool { lookedUp.contains(id) }
 
   /// Whether the device has still to fetch a version, and says so.
