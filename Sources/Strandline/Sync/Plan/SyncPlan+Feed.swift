@@ -114,11 +114,10 @@ extension SyncPlan {
   ) throws {
     switch request.purpose {
     case .feed: return try take(page, to: request, offset, asksAhead: isAlone, facts)
-    case .identity:
-      try takeIdentity(page, to: request, facts)
-      self[request.zone].feed.progress.noteAnswered()
+    case .identity: try takeIdentity(page, to: request, facts)
     case .comparison: break
     }
+    self[request.zone].feed.progress.noteAnswered()
   }
 
   /// The server refuses a zone for now: no page of it is asked for during a backoff, which grows each time.
