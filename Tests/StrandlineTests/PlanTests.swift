@@ -472,30 +472,6 @@ import Testing
     #expect(driver.plan.limits.operations.current == 200, "one wrong record says nothing of their number")
   }
 
-  @Test func `one record that waits for a moment has nothing else that is pending looked at again`() throws {
-    var driver = try asked(Lines.seen() + [Lines.saved("late")] + (0..<199).map { Lines.saved("n\($0)") })
-    let request = try driver.request()
-    let upload = try driver.leave(request)
-    let others = Set((1..<199).map { "n\($0)" })
-    guard case .records(var results) = SyncAnswer.refused(upload, .accessDenied, only: others) else { return }
-    results["late"] = .failed(CloudError(.tryAgainLater, reason: "later", retryAfter: 60), serverRecord: nil)
-    try driver.answer(request, .records(results))
-    let list = try driver.request()
-    try driver.answer(list, .changed(token: "d2"))
-    try driver.answer(driver.request(), .page("t1"))
-    for _ in 0..<3 {
-      guard case .wait(let wait) = try driver.next() else { throw PlanDriver.Unexpected(words: "no wait") }
-      #expect(wait.isOfPart)
-      let before = driver.facts.reads
-      driver.facts.advance(milliseconds: 1_000)
-      driver.begin { ($0.asksForChanges, $0.isUserInitiated) = (false, false) }
-      guard case .wait = try driver.next() else { throw PlanDriver.Unexpected(words: "no wait") }
-      #expect(driver.facts.reads - before <= 4, "\(driver.facts.reads - before)")
-    }
-    driver.facts.advance(milliseconds: 60_000)
-    _ = try expectUpload(&driver, ["late"])
-  }
-
   @Test func `what is made ahead of an upload has the bytes of one request at most`() throws {
     let bytesMax = 4_000
     var driver = try asked(Lines.seen() + (0..<100).map { Lines.saved("n\($0)") }) { $0.batch.bytes = bytesMax }

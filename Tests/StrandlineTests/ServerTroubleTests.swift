@@ -117,25 +117,6 @@ extension Device {
     #expect(try await a.owesNothing)
   }
 
-  @Test func `brings the set along, one record of which waits for it, and needs it as well`() async throws {
-    let a = try Fleet().device("a")
-    let cloud = try await a.openRefusing(atomicZones: [.main])
-    try await a.write("r0", ["link": link("r1")])
-    try await a.open().write { tx in
-      try tx.save(Record(type: "Note", id: RecordID("r1"), fields: ["link": link("r0", .deleteSelf)]))
-      for name in ["r2", "r3"] { try tx.save(Record(type: "Note", id: RecordID(name))) }
-    }
-    cloud.refuse { script in
-      script.items["r0"] = [CloudError(.authenticationFailed, reason: "not now")]
-      script.items["r1"] = [CloudError(.validatingReferenceError, reason: "r0 was not saved")]
-    }
-    #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) != nil)
-    #expect(cloud.sent.map(\.count) == [4], "\(cloud.sent)")
-    try await a.runByItself(minutes: 6)
-    #expect(cloud.sent.map(\.count) == [4, 4], "\(cloud.sent)")
-    #expect(try await a.owesNothing)
-  }
-
   @Test func `keeps no request back when it is alone the next time`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()

@@ -88,7 +88,6 @@ struct SyncPlan: Sendable {
   ///
   /// - Throws: errors of the log; at the end of a cycle, the server's refusal if something was refused.
   mutating func next(_ facts: some SyncFacts, _ means: Means) throws -> Next {
-    due.wasIncomplete = true
     while true {
       cycle.idleTurns += 1
       guard cycle.idleTurns < idleTurnsMax else { throw NoProgress(turns: cycle.idleTurns) }
@@ -116,7 +115,12 @@ struct SyncPlan: Sendable {
         steps.append(.append([.pace(pace)]))
         continue
       }
-      leaveNothingInHand()
+      cycle.made = [:]
+      // Nothing is left to do, unless a zone was given up on the way.
+      due.wasIncomplete = zones.values.contains {
+        if case .ending = $0.phase { return true }
+        return $0.refusal != nil || $0.isLossNoted
+      }
       cycle.failsInPart = true
       try finish(facts)
       return .done
@@ -144,22 +148,13 @@ struct SyncPlan: Sendable {
     guard let wait = waits.min(by: { $0.milliseconds < $1.milliseconds }) else { return nil }
     // One waiting record or zone does not keep a halt from ending.
     if try checkHalts(facts) { return .again }
-    leaveNothingInHand()
+    cycle.made = [:]
     return .next(.wait(wait))
   }
 
   /// The whole queue was read: ends halts with nothing pending any more, or lets a record that was refused be tried again.
   private mutating func checkHalts(_ facts: some SyncFacts) throws -> Bool {
     try cycle.sends && queue.checkHalts(facts)
-  }
-
-  /// All that is left waits for a moment, unless a zone was given up on the way.
-  private mutating func leaveNothingInHand() {
-    cycle.made = [:]
-    due.wasIncomplete = zones.values.contains {
-      if case .ending = $0.phase { return true }
-      return $0.refusal != nil || $0.isLossNoted
-    }
   }
 
   private mutating func choose(_ kind: RequestKind, _ facts: some SyncFacts) throws -> Choice? {

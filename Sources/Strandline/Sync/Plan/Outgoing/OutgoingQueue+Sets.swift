@@ -86,10 +86,8 @@ extension OutgoingQueue {
         watch(met, for: set)
         return nil
       case .together where !halts.contains(id, entry, pending): break
-      // It waits for another record of this request, or for one that the server lacks: that one goes with them, if it can, for it may
-      // wait for one of these in turn.
-      case .target(let other)
-      where try met.contains(other) || (!pending.isDeletion && lacksSaved(other, reading.facts)): break
+      // It waits for another record of this request.
+      case .target(let other) where met.contains(other): break
       // The app has changed it since this round began: the set does not wait for the next round.
       case nil where mayGo(id, entry, pending, reading): break
       default:
@@ -116,12 +114,6 @@ extension OutgoingQueue {
       items.append(item)
     }
     return items
-  }
-
-  /// Whether the server lacks a record, as far as this store knows, and a save of it is pending.
-  private func lacksSaved(_ id: RecordID, _ facts: some SyncFacts) throws -> Bool {
-    guard let entry = try facts.entry(id), let pending = entry.pending else { return false }
-    return entry.base == nil && !pending.isDeletion
   }
 
   /// Adds the targets of a record that the server lacks.
