@@ -54,7 +54,7 @@ extension WorldRun {
 
   // MARK: Edits
 
-  /// What has ended otherwise than by the server's answer to it.
+  /// Judges the end of a mutation that ended in another way than by the server's answer to its upload.
   func judgeEnd(_ event: Settled, _ lsn: LSN, _ reading: WorldReading, _ device: WorldDevice) throws {
     if event.outcome == .deletedOnServer { try judgeEnded(event, lsn, reading, device) }
     try judgeGivenUp(event, lsn, reading, device)
@@ -78,8 +78,8 @@ extension WorldRun {
       .noSilence, "\(device.name) \(lsn): the edit \(event.lsn) of \(event.id) ended, and the server never deleted it")
   }
 
-  /// What is given up was of another type than the server's record, or was never sent; no rule and no person of a world gives
-  /// up anything else.
+  /// A device may give up a mutation if the server's record has another type, or if no request has carried it. The worlds have no other
+  /// rule, and no person, that gives one up.
   private func judgeGivenUp(_ event: Settled, _ lsn: LSN, _ reading: WorldReading, _ device: WorldDevice) throws {
     guard let mutation = reading.mutations[event.lsn] else { return }
     let words = "\(device.name) \(lsn): mutation \(event.lsn) of \(event.id) is \(event.outcome)"
@@ -104,7 +104,7 @@ extension WorldRun {
 
   // MARK: Records
 
-  /// What is removed as deleted the server has deleted, unless a person has decided.
+  /// A device may remove a record as deleted only if the server has deleted it, or if a person has decided about its zone.
   func judgeDeletion(_ event: FetchedDelete, _ lsn: LSN, _ reading: WorldReading, _ device: WorldDevice) throws {
     guard !hasEnded(event.id, event.births, reading) else { return }
     if memory.hasDecided(device.number, event.id.zone), reading.isDecided(event.id.zone, at: lsn) { return }

@@ -55,11 +55,11 @@ package struct AbsenceKnowledge: Hashable, Sendable {
   ///
   /// | zone | records | step |
   /// | --- | --- | --- |
-  /// | proved the same, nobody has decided | many are absent | ask |
-  /// | proved the same, or somebody has decided | some are not looked up | look up |
+  /// | proved the same, no side was chosen | many are absent | ask |
+  /// | proved the same, or a side was chosen | some are not looked up | look up |
   /// | | some are gone | remove |
   /// | | some have no answer | set aside; wait if this store's side decides |
-  /// | not proved the same, nobody has decided | many are absent, the first lookups found none of this store's | lose |
+  /// | not proved the same, no side was chosen | many are absent, the first lookups found none of this store's | lose |
   /// | | some are not looked up | look up |
   /// | | some are gone, all have answers | lose; remove if the app follows such zones |
   /// | any | some have no answer | wait |

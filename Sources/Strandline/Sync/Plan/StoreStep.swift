@@ -99,7 +99,7 @@ enum Premise: Sendable {
   case lost(ZoneID, ZoneLoss)
   /// The app has neither erased a zone nor asked for that.
   case notErased(ZoneID)
-  /// The app has not, and nobody has decided about the zone's loss.
+  /// The app has done neither, and no person and no rule has decided about the zone's loss.
   case notDecided(ZoneID)
   /// This store has nothing of a zone.
   case nothingKnown(ZoneID)

@@ -587,8 +587,8 @@ enum SyncNotice: Sendable {
   case skipped(type: String, zone: ZoneID, CloudError)
 }
 
-/// The plan took too many turns without a request. Each such turn settles up to 200 records, so many of them in a row mean a fault in
-/// the plan, which would otherwise keep the device busy for ever.
+/// The plan took 100,000 turns in a row without a request. Each such turn settles up to 200 records, so this is a fault in the plan, which
+/// would otherwise keep the device busy for ever.
 struct NoProgress: Error {
   let turns: Int
 }
