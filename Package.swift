@@ -34,8 +34,12 @@ let package = Package(
       name: "StrandlineJSON", dependencies: ["StrandlineSystem"], swiftSettings: strict),
     .target(
       name: "StrandlineLog", dependencies: ["StrandlineSystem"], swiftSettings: strict),
+    // Records and their types, the events of the log, what a cloud is. It opens no file. Strandline hands it on to its callers.
     .target(
-      name: "Strandline", dependencies: ["StrandlineLog", "StrandlineJSON", "StrandlineSystem"],
+      name: "StrandlineModel", dependencies: ["StrandlineLog", "StrandlineJSON", "StrandlineSystem"],
+      swiftSettings: strict),
+    .target(
+      name: "Strandline", dependencies: ["StrandlineModel", "StrandlineLog", "StrandlineJSON", "StrandlineSystem"],
       swiftSettings: strict),
     .target(
       name: "StrandlineCloudKit", dependencies: ["Strandline", "StrandlineJSON", "StrandlineSystem"],

@@ -302,7 +302,7 @@ struct `The page of the wire` {
       #expect("\(ErrorPolicy.request(error))" == row[2], "\(row[0])")
     }
     // Every code that the library names stands in the table.
-    let source = try Repository.text("Sources/Strandline/Remote/CloudError.swift")
+    let source = try Repository.text("Sources/StrandlineModel/Remote/CloudError.swift")
     let named = source.split(separator: "Code(\"").dropFirst().compactMap { $0.split(separator: "\"").first }
     #expect(named.count >= 21)
     for code in named { #expect(codes.contains(String(code)), "remote.md does not say what follows from \(code)") }

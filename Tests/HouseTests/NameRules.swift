@@ -4,8 +4,8 @@
 extension Rules {
   /// The targets that hold names of records.
   private static let namingTargets: Set<String> = [
-    "Strandline", "StrandlineCloudKit", "StrandlineServer", "StrandlineTesting", "StrandlineSyncProofs",
-    "StrandlineCLI",
+    "StrandlineModel", "Strandline", "StrandlineCloudKit", "StrandlineServer", "StrandlineTesting",
+    "StrandlineSyncProofs", "StrandlineCLI",
   ]
 
   /// What is kept by the name of a field or type, and so by ASCII: `WireName` lets no other name in.
@@ -17,13 +17,13 @@ extension Rules {
   static let textKeys: [String: String] = [
     "StrandlineSyncProofs/ReplacedStores.swift": "paths of files, and the campaign's own names, which are ASCII",
     "Strandline/Store/Queries/IndexPlan.swift": "fields",
-    "Strandline/Events/EncodedFields.swift": "fields",
-    "Strandline/Events/EventSource.swift": "fields",
-    "Strandline/Events/Version.swift": "fields",
-    "Strandline/Events/CloudEvents.swift": "fields",
-    "Strandline/Model/RecordText.swift": "fields",
-    "Strandline/Model/Record.swift": "fields",
-    "Strandline/Model/SortedJSON.swift": "the keys of an app's own JSON",
+    "StrandlineModel/Events/EncodedFields.swift": "fields",
+    "StrandlineModel/Events/EventSource.swift": "fields",
+    "StrandlineModel/Events/Version.swift": "fields",
+    "StrandlineModel/Events/CloudEvents.swift": "fields",
+    "StrandlineModel/Model/RecordText.swift": "fields",
+    "StrandlineModel/Model/Record.swift": "fields",
+    "StrandlineModel/Model/SortedJSON.swift": "the keys of an app's own JSON",
     "Strandline/Store/ChildFinder.swift": "types",
     "StrandlineTesting/World/WorldDevice.swift": "fields",
     "Strandline/Store/EditMerge.swift": "fields",
@@ -71,7 +71,7 @@ extension Rules {
 
   /// Files of Sources that compare by `==` what is called a name, an owner or a tag and is none of these.
   static let comparedTexts: [String: String] = [
-    "Strandline/Events/NewLife.swift": "fields",
+    "StrandlineModel/Events/NewLife.swift": "fields",
     "Strandline/Store/WriteTransaction.swift": "fields",
     "Strandline/Store/MutationOutcome.swift": "fields",
     "Strandline/Runs/BlockCache.swift": "numbers",

@@ -110,7 +110,7 @@ private let rows: [Row] = [
 
   @Test func `is decided for every code that the library names, and for every policy`() throws {
     let root = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/")
-    let file = try POSIXFileSystem().open("\(root)/Sources/Strandline/Remote/CloudError.swift", .read)
+    let file = try POSIXFileSystem().open("\(root)/Sources/StrandlineModel/Remote/CloudError.swift", .read)
     defer { file.close() }
     let source = String(decoding: try file.read(at: 0, count: Int(try file.size())), as: UTF8.self)
     let named = source.matches(of: /Code\("([A-Z_]+)"\)/).map { String($0.output.1) }

@@ -119,11 +119,6 @@ extension RecordFilter: CustomStringConvertible {
   }
 }
 
-extension RecordSort: CustomStringConvertible {
-  /// The field, and whether the order is the reverse.
-  public var description: String { (field + (ascending ? "" : " descending")).oneLine }
-}
-
 extension QueryPage: CustomStringConvertible {
   /// How many records, which cannot be read, and whether there are more.
   public var description: String {

@@ -62,8 +62,8 @@ package enum StampCodec {
 
 /// The bytes of a stamp.
 private struct StampLayout: FieldDescribed {
-  var version: UInt8
-  var births: Set<Birth>
+  package var version: UInt8
+  package var births: Set<Birth>
   var stamps: [FieldStamp]
   var fields: [StampedField]
   var seen: [WriterID: Seen]

@@ -131,7 +131,7 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
   /// The index said what the log does not say: nothing that was made of its runs is believed. It is of the index then.
   package var isOfLyingIndex = false
   /// One record cannot be read, and others can: what failed is neither the index nor the file system.
-  var isOfOneRecord: Bool { !isOfIndex && (code == .damaged || code == .fromTheFuture) }
+  package var isOfOneRecord: Bool { !isOfIndex && (code == .damaged || code == .fromTheFuture) }
   /// How long to wait before the next try, in seconds, where the server said so.
   public var retryAfter: Double?
   /// The line of the app that made the call that failed, as "Module/File.swift:41".

@@ -4,11 +4,11 @@
 import StrandlineSystem
 
 /// The rules that make a value out of two.
-enum FieldMerge {
+package enum FieldMerge {
   /// Three-way, an addition wins. In the order of the items' bytes, so that every order of merges gives one list.
   ///
   /// - Parameter before: the ancestor's value, which may be null; nil: there is no ancestor.
-  static func union(_ left: FieldValue, _ right: FieldValue, _ before: FieldValue??) -> FieldValue? {
+  package static func union(_ left: FieldValue, _ right: FieldValue, _ before: FieldValue??) -> FieldValue? {
     guard case .list(let kind, let ours) = left, case .list(let otherKind, let theirs) = right,
       kind == otherKind || ours.isEmpty || theirs.isEmpty
     else { return nil }
@@ -29,7 +29,7 @@ enum FieldMerge {
   /// The sum of what both sides have added; nil without an ancestor, and where it has no number.
   ///
   /// - Parameter before: as of `union`. A null is 0.
-  static func sum(_ left: FieldValue, _ right: FieldValue, _ before: FieldValue??) -> FieldValue? {
+  package static func sum(_ left: FieldValue, _ right: FieldValue, _ before: FieldValue??) -> FieldValue? {
     guard let before else { return nil }
     switch (left, right, before) {
     case (.int64(let ours), .int64(let theirs), .int64), (.int64(let ours), .int64(let theirs), nil):
@@ -47,7 +47,7 @@ enum FieldMerge {
     }
   }
 
-  static func greatest(_ left: FieldValue, _ right: FieldValue) -> FieldValue? {
+  package static func greatest(_ left: FieldValue, _ right: FieldValue) -> FieldValue? {
     switch (left, right) {
     case (.int64(let ours), .int64(let theirs)): .int64(max(ours, theirs))
     case (.double(let ours), .double(let theirs)): .double(max(ours, theirs))

@@ -139,16 +139,16 @@ public struct Record: Hashable, Sendable {
   }
 
   /// Whether neither a field nor the parent was changed since `other`, a copy of this record as it was read.
-  func isUnchanged(since other: Record) -> Bool {
+  package func isUnchanged(since other: Record) -> Bool {
     guard let undecoded, undecoded === other.undecoded else { return self == other }
     return parent.equalsUTF8(other.parent)
   }
 
   /// The lives that the version continues from which the record was read; nil if it was not read from a store.
-  var births: Set<Birth>? { undecoded?.births }
+  package var births: Set<Birth>? { undecoded?.births }
 
   /// A field's value, nil within for one that was written as null; nil for one that was never written.
-  func find(_ field: String) -> FieldValue?? {
+  package func find(_ field: String) -> FieldValue?? {
     if let undecoded { return undecoded.find(field) }
     if let value = knownFields[field] { return .some(value) }
     return knownNulls.contains(field) ? .some(nil) : nil

@@ -75,7 +75,7 @@ final class EncodedFields: UndecodedFields {
 
   // MARK: Values
 
-  func find(_ name: String) -> FieldValue?? {
+  package func find(_ name: String) -> FieldValue?? {
     var (low, high) = (0, names.count)
     while low < high {
       let middle = (low + high) / 2
@@ -91,7 +91,7 @@ final class EncodedFields: UndecodedFields {
   var byteCount: Int { bytes.count }
 
   /// Decodes the event once more: few callers ask.
-  var births: Set<Birth>? {
+  package var births: Set<Birth>? {
     guard let event = try? EventCodec.decode(bytes) else { return nil }
     return switch event {
     case .saved(let saved): saved.births

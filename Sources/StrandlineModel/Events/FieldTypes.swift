@@ -77,6 +77,8 @@ package struct ZigzagType: FieldType {
 
 /// One byte, 0 or 1; anything else is refused.
 package struct FlagType: FieldType {
+  package init() {}
+
   package var name: String { "flag" }
   package var bytesMin: Int { 1 }
   package func read(from reader: inout ByteReader) throws(ByteReaderError) -> Bool {

@@ -19,7 +19,7 @@ package struct NewField: Sendable {
     prefix = name.utf8Prefix
   }
 
-  func hasSameName(as other: NewField) -> Bool { prefix == other.prefix && name == other.name }
+  package func hasSameName(as other: NewField) -> Bool { prefix == other.prefix && name == other.name }
 
   fileprivate static func precedes(_ left: NewField, _ right: NewField) -> Bool {
     left.prefix == right.prefix ? left.name.precedesByUTF8(right.name) : left.prefix < right.prefix

@@ -52,3 +52,8 @@ extension FieldValue {
     return left.order(right) ?? left.rank - right.rank
   }
 }
+
+extension RecordSort: CustomStringConvertible {
+  /// The field, and whether the order is the reverse.
+  public var description: String { (field + (ascending ? "" : " descending")).oneLine }
+}

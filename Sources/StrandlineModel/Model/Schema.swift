@@ -21,10 +21,10 @@ public struct Schema: Hashable, Sendable {
   }
 
   /// The types that are declared, in the order of their UTF-8.
-  var names: [String] { types.keys.sorted { $0.precedesByUTF8($1) } }
+  package var names: [String] { types.keys.sorted { $0.precedesByUTF8($1) } }
 
   /// What in it cannot be; nil if nothing.
-  var defect: String? {
+  package var defect: String? {
     for name in names {
       if let field = types[name]?.version?.field, let defect = Names.defect(schemaName: field) {
         return "the schema of '\(name)': '\(field)' cannot be the field of a version: \(defect)"
@@ -41,10 +41,10 @@ public struct Schema: Hashable, Sendable {
   }
 
   /// Whether a deletion may have to find children.
-  var hasChildRules: Bool { types.values.contains { $0.parent.map { $0.whenDeleted != .keep } ?? false } }
+  package var hasChildRules: Bool { types.values.contains { $0.parent.map { $0.whenDeleted != .keep } ?? false } }
 
   /// The types whose records do not stay as they are when their parent is deleted.
-  var childRules: [(type: String, parent: ParentSchema)] {
+  package var childRules: [(type: String, parent: ParentSchema)] {
     names.compactMap { name in
       guard let parent = types[name]?.parent, parent.whenDeleted != .keep else { return nil }
       return (name, parent)
@@ -130,22 +130,22 @@ public enum ChildRule: Hashable, Sendable {
 
 extension SchemaVersion {
   /// The version that a field's value names; 0 if it names none.
-  static func number(_ value: FieldValue?) -> Int64 {
+  package static func number(_ value: FieldValue?) -> Int64 {
     if case .int64(let number)? = value { number } else { 0 }
   }
 
   /// Which of two values stays where a record is saved.
-  func kept(_ new: FieldValue?, _ old: FieldValue?) -> FieldValue? {
+  package func kept(_ new: FieldValue?, _ old: FieldValue?) -> FieldValue? {
     Self.number(new) < Self.number(old) ? old : new
   }
 
   /// What the value becomes with a change of the record; nil if it stays.
-  func raised(_ value: FieldValue?) -> FieldValue? { Self.number(value) < number ? .int64(number) : nil }
+  package func raised(_ value: FieldValue?) -> FieldValue? { Self.number(value) < number ? .int64(number) : nil }
 }
 
 extension ParentSchema {
   /// The parent's name by the value of the field that names it; nil if that names no other record of the zone.
-  func parentName(_ value: FieldValue?, of id: RecordID) -> String? {
+  package func parentName(_ value: FieldValue?, of id: RecordID) -> String? {
     let name: String
     switch value {
     case .reference(let reference)? where reference.zone == nil || reference.zone == id.zone: name = reference.name
@@ -156,13 +156,13 @@ extension ParentSchema {
   }
 
   /// The parent's name in a record.
-  func parentName(_ record: Record) -> String? {
+  package func parentName(_ record: Record) -> String? {
     guard let field else { return parentName(record.parent.map { .reference(Reference($0)) }, of: record.id) }
     return parentName(record[field], of: record.id)
   }
 
   /// Puts a record below another one, or below none. The field keeps its kind.
-  func put(_ record: inout Record, below name: String?) {
+  package func put(_ record: inout Record, below name: String?) {
     guard let field else {
       record.parent = name
       return

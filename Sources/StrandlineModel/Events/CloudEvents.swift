@@ -189,7 +189,7 @@ package struct Conflicted: EventPayload, Hashable {
     /// Something else has taken the place of both.
     case both = 4
 
-    init(here: Bool, there: Bool) { self = here ? (there ? .both : .here) : there ? .there : .none }
+    package init(here: Bool, there: Bool) { self = here ? (there ? .both : .here) : there ? .there : .none }
     package var isHere: Bool { self == .here || self == .both }
   }
   package struct Field: Hashable, FieldGroup {

@@ -25,7 +25,7 @@ public struct RecordIndex: Hashable, Sendable, CustomStringConvertible {
     fields = []
   }
 
-  init(_ recordType: String, fields: [RecordSort]) {
+  package init(_ recordType: String, fields: [RecordSort]) {
     self.recordType = recordType
     self.fields = fields
   }
@@ -42,6 +42,11 @@ public struct RecordIndexStatus: Hashable, Sendable, CustomStringConvertible {
   public var index: RecordIndex
   /// Whether it is built: queries use it. Until then they read all records of the type.
   public var isReady: Bool
+
+  package init(index: RecordIndex, isReady: Bool) {
+    self.index = index
+    self.isReady = isReady
+  }
 
   /// The index, and whether it is ready.
   public var description: String { "\(index) \(isReady ? "ready" : "building")" }

@@ -244,7 +244,7 @@ package enum FieldCodec {
 
 extension FieldValue {
   /// The value without what is not the same on every device.
-  var lasting: FieldValue {
+  package var lasting: FieldValue {
     switch self {
     case .asset(let asset): .asset(asset.lasting)
     case .list(.assets, let items): .list(.assets, items.map(\.lasting))

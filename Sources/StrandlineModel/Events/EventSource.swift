@@ -17,7 +17,7 @@ package enum EventSource: Sendable {
   }
 
   /// Whether another process may write and compact the log.
-  var isReader: Bool { if case .reader = self { true } else { false } }
+  package var isReader: Bool { if case .reader = self { true } else { false } }
 
   /// The event at `lsn`, which must be durable. One read and a checksum.
   package func event(at lsn: LSN) throws(StrandlineError) -> Event { try EventSource.decode(read(lsn.rawValue)) }
@@ -31,14 +31,14 @@ package enum EventSource: Sendable {
   /// The version of a record in the event at `lsn`, which must be durable; nil if the event holds none.
   ///
   /// - Throws: an error of a lying index if the event is of another record.
-  func version(at lsn: LSN, of id: RecordID) throws(StrandlineError) -> ShownVersion? {
+  package func version(at lsn: LSN, of id: RecordID) throws(StrandlineError) -> ShownVersion? {
     try ShownVersion(read(lsn.rawValue), of: id)
   }
 
   /// The same; nil also if compaction removed the event.
   ///
   /// - Parameter hint: where the event was seen last.
-  func versionIfKept(
+  package func versionIfKept(
     at lsn: LSN, of id: RecordID, hint: LogPlace? = nil
   ) throws(StrandlineError) -> ShownVersion? {
     guard let found = try readIfKept(lsn.rawValue, hint) else { return nil }
@@ -150,7 +150,7 @@ package enum EventSource: Sendable {
   }
 
   /// The bytes of the log's segments, as far as they are written.
-  var segmentBytes: UInt64 {
+  package var segmentBytes: UInt64 {
     switch self {
     case .writer(let log): log.segmentBytes
     case .reader(let reader): reader.segmentBytes
@@ -158,13 +158,13 @@ package enum EventSource: Sendable {
   }
 
   /// The bytes of the finished segments that end behind `lsn`; 0 of a log that another process writes.
-  func finishedBytes(after lsn: LSN) -> UInt64 {
+  package func finishedBytes(after lsn: LSN) -> UInt64 {
     if case .writer(let log) = self { return log.finishedBytes(after: lsn.rawValue) }
     return 0
   }
 
   /// The damage that was met in the log since it was opened.
-  var damage: [LogDamage] {
+  package var damage: [LogDamage] {
     switch self {
     case .writer(let log): log.damage
     case .reader(let reader): reader.damage
@@ -300,12 +300,12 @@ package struct LoadedVersion: Sendable {
 }
 
 extension SystemFields {
-  init(_ settled: Settled) {
+  package init(_ settled: Settled) {
     self.init(
       changeTag: settled.changeTag, created: settled.created, modified: settled.modified, archive: settled.archive)
   }
 
-  init(_ fetched: FetchedSave) {
+  package init(_ fetched: FetchedSave) {
     self.init(
       changeTag: fetched.changeTag, created: fetched.created, modified: fetched.modified, unknown: fetched.unknown,
       archive: fetched.archive)
@@ -315,7 +315,7 @@ extension SystemFields {
 extension Event {
   /// Checks that an event that was read for a record is of that record: the sorted tables say which event to read, and may
   /// contradict the log.
-  func checkIsOf(_ id: RecordID, at lsn: LSN) throws(StrandlineError) {
+  package func checkIsOf(_ id: RecordID, at lsn: LSN) throws(StrandlineError) {
     guard recordID != id else { return }
     throw StrandlineError(
       lyingIndex: "event \(lsn) should be of record '\(id)' and is of \(recordID.map { "'\($0)'" } ?? "none")",
@@ -325,7 +325,7 @@ extension Event {
 
 extension StrandlineError {
   /// The index says what the log does not.
-  init(lyingIndex words: String, lsns: ClosedRange<LSN>? = nil) {
+  package init(lyingIndex words: String, lsns: ClosedRange<LSN>? = nil) {
     self.init(.damaged, words, lsns: lsns)
     (isOfIndex, isOfLyingIndex) = (true, true)
   }

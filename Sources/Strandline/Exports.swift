@@ -1,0 +1,3 @@
+// Whoever imports Strandline sees the values of StrandlineModel, without an import of their own.
+
+@_exported public import StrandlineModel
