@@ -38,8 +38,13 @@ let package = Package(
     .target(
       name: "StrandlineModel", dependencies: ["StrandlineLog", "StrandlineJSON", "StrandlineSystem"],
       swiftSettings: strict),
+    // What is known of records and zones, and what sync decides about them: it only computes. Strandline hands it on too.
     .target(
-      name: "Strandline", dependencies: ["StrandlineModel", "StrandlineLog", "StrandlineJSON", "StrandlineSystem"],
+      name: "StrandlineSync", dependencies: ["StrandlineModel", "StrandlineLog", "StrandlineSystem"],
+      swiftSettings: strict),
+    .target(
+      name: "Strandline",
+      dependencies: ["StrandlineSync", "StrandlineModel", "StrandlineLog", "StrandlineJSON", "StrandlineSystem"],
       swiftSettings: strict),
     .target(
       name: "StrandlineCloudKit", dependencies: ["Strandline", "StrandlineJSON", "StrandlineSystem"],
@@ -112,8 +117,8 @@ let package = Package(
     .testTarget(
       name: "StrandlineTests",
       dependencies: [
-        "Strandline", "StrandlineLog", "StrandlineSystem", "StrandlineSimulation", "StrandlineTesting",
-        "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineServer", "StrandlineCloudKit",
+        "StrandlineSync", "Strandline", "StrandlineLog", "StrandlineSystem", "StrandlineSimulation",
+        "StrandlineTesting", "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineServer", "StrandlineCloudKit",
         "StrandlineTestSupport", "StrandlineHost",
       ],
       swiftSettings: strict),

@@ -1,3 +1,4 @@
-// Whoever imports Strandline sees the values of StrandlineModel, without an import of their own.
+// Whoever imports Strandline sees the values of StrandlineModel and StrandlineSync, without an import of their own.
 
 @_exported public import StrandlineModel
+@_exported public import StrandlineSync

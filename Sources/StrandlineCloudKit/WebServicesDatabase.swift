@@ -174,7 +174,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
       throw CloudError(
         .badRequest, reason: "\(names.count) records looked up in one request; the limit is \(Self.operationsMax)")
     }
-    let request = LookupRequest(zoneID: WireZoneID(zone), records: names.map { .init(recordName: $0) })
+    let request = RecordsLookupRequest(zoneID: WireZoneID(zone), records: names.map { .init(recordName: $0) })
     let answer = try await ask(RecordsReply.self, "POST", scoped("records/lookup"), request)
     return results(answer, names: names, in: zone) { _ in .lookup }
   }

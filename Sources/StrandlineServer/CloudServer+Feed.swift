@@ -299,7 +299,7 @@ extension CloudServer {
   /// What `lookupAnswer` writes.
   ///
   /// For tests: they ask without HTTP.
-  package func lookup(_ message: LookupRequest, in key: DatabaseKey) throws(ServerRefusal) -> RecordsReply {
+  package func lookup(_ message: RecordsLookupRequest, in key: DatabaseKey) throws(ServerRefusal) -> RecordsReply {
     try decoded(try lookupAnswer(message, in: key))
   }
 
@@ -307,7 +307,7 @@ extension CloudServer {
   ///
   /// - Parameter showsToken: whether the answer has the zone's change token too.
   func lookupAnswer(
-    _ message: LookupRequest, in key: DatabaseKey, showsToken: Bool = false
+    _ message: RecordsLookupRequest, in key: DatabaseKey, showsToken: Bool = false
   ) throws(ServerRefusal) -> [UInt8] {
     guard message.records.count <= limits.operationsMax else {
       throw ServerRefusal(

@@ -646,7 +646,7 @@ package struct StoreHistory {
   /// A page of the server's changes of one zone, with versions that other devices and tools have written, and tombstones.
   private mutating func fetch(_ store: RecordStore) throws {
     let zone = anyID().zone
-    let source: Intake.Source = below(4) == 0 ? .fullFetch : .delta
+    let source: ServerChange.Source = below(4) == 0 ? .fullFetch : .delta
     let now = clock.wallMilliseconds()
     var changes: [RecordID: ServerRecord?] = [:]
     for _ in 0...below(5) {

@@ -27,7 +27,7 @@ enum WireFuzzing {
   static func runRequests(_ input: inout FuzzInput) {
     let bytes = input.rest()
     check(ModifyRequest.self, bytes)
-    check(LookupRequest.self, bytes)
+    check(RecordsLookupRequest.self, bytes)
     check(QueryRequest.self, bytes)
     check(QueryReply.self, bytes)
     check(ZoneChangesRequest.self, bytes)

@@ -98,8 +98,8 @@ private struct LinkedModules {
 #if os(Linux)
   struct `An app that links Strandline` {
     private static let library: Set<Substring> = [
-      "CStrandline", "StrandlineSystem", "StrandlineJSON", "StrandlineLog", "StrandlineModel", "Strandline",
-      "StrandlineCloudKit",
+      "CStrandline", "StrandlineSystem", "StrandlineJSON", "StrandlineLog", "StrandlineModel", "StrandlineSync",
+      "Strandline", "StrandlineCloudKit",
     ]
 
     @Test func `links only the modules below it, and no call that only the command makes`() throws {

@@ -4,8 +4,8 @@
 extension Rules {
   /// The targets that hold names of records.
   private static let namingTargets: Set<String> = [
-    "StrandlineModel", "Strandline", "StrandlineCloudKit", "StrandlineServer", "StrandlineTesting",
-    "StrandlineSyncProofs", "StrandlineCLI",
+    "StrandlineModel", "StrandlineSync", "Strandline", "StrandlineCloudKit", "StrandlineServer",
+    "StrandlineTesting", "StrandlineSyncProofs", "StrandlineCLI",
   ]
 
   /// What is kept by the name of a field or type, and so by ASCII: `WireName` lets no other name in.
@@ -30,13 +30,13 @@ extension Rules {
     "Strandline/Store/WriteTransaction+Typed.swift": "fields",
     "Strandline/Store/WriteTransaction.swift": "fields",
     "Strandline/Store/MutationOutcome.swift": "fields",
-    "Strandline/Sync/Intake/IntakeDecision.swift": "fields",
-    "Strandline/Sync/Intake/ConflictMerge.swift": "fields",
+    "StrandlineSync/Merge/IntakeDecision.swift": "fields",
+    "StrandlineSync/Merge/ConflictMerge.swift": "fields",
     "Strandline/Sync/Intake/Intake.swift": "fields",
-    "Strandline/Sync/Intake/Join.swift": "fields",
-    "Strandline/Sync/Plan/SyncPlan+Uploading.swift": "fields",
+    "StrandlineSync/Merge/Join.swift": "fields",
+    "StrandlineSync/Plan/SyncPlan+Uploading.swift": "fields",
     "Strandline/Sync/Engine/SyncEngine.swift": "words of a table in the code",
-    "Strandline/Sync/Plan/SyncPlan.swift": "words of a table in the code",
+    "StrandlineSync/Plan/SyncPlan.swift": "words of a table in the code",
     "Strandline/Projections/Projections+Invariants.swift": "types",
     "Strandline/Projections/LivingCounts.swift": "types",
     "Strandline/Projections/DurableChanges.swift": "types",

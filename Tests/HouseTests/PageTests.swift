@@ -102,7 +102,7 @@ struct `The pages` {
 
   @Test func `draw the layers, the queues and the states as the code has them`() throws {
     let page = try Self.architecture()
-    for layers in [Rules.modelLayers, Rules.storeLayers] {
+    for layers in [Rules.modelLayers, Rules.syncLayers, Rules.storeLayers] {
       #expect(page.text.contains("| \(layers.joined(separator: ", ")): "))
     }
     let sources = try House.swift().filter { $0.path.hasPrefix("Sources/") }
@@ -129,7 +129,8 @@ struct `The pages` {
     let page = try House.text("\(House.documentation)/Strandline.md")
     expectNone(
       Rules.unlistedTypes(
-        try House.swift().filter { ["StrandlineModel", "Strandline"].contains($0.target) }, page: page))
+        try House.swift().filter { ["StrandlineModel", "StrandlineSync", "Strandline"].contains($0.target) }, page: page
+      ))
     let planted = SourceText(
       "Sources/A/A.swift", "public struct A { public enum B { case c } }\npublic final class D {}\nstruct E {}\n")
     #expect(Rules.unlistedTypes([planted], page: "- ``A``\n") == ["Sources/A/A.swift:2: D is in no topic"])

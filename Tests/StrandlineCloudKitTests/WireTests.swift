@@ -260,7 +260,7 @@ struct WireTests {
       attempt(RecordsReply.self)
       attempt(WireRecord.self)
       attempt(ModifyRequest.self)
-      attempt(LookupRequest.self)
+      attempt(RecordsLookupRequest.self)
       attempt(QueryRequest.self)
       attempt(QueryReply.self)
       attempt(DatabaseChangesReply.self)

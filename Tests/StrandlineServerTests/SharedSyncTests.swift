@@ -112,8 +112,8 @@ struct SharedSyncTests {
     try Asking { [server] () throws(ServerRefusal) in try server.lookup(Self.lookup(name), in: database) }
   }
 
-  private static func lookup(_ name: String) -> LookupRequest {
-    LookupRequest(zoneID: WireZoneID(notes), records: [.init(recordName: name)])
+  private static func lookup(_ name: String) -> RecordsLookupRequest {
+    RecordsLookupRequest(zoneID: WireZoneID(notes), records: [.init(recordName: name)])
   }
 
   /// Returns when so many requests wait until what they saw is durable.

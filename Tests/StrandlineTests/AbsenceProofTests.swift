@@ -5,6 +5,7 @@ import StrandlineSystem
 import Testing
 
 @testable import Strandline
+@testable import StrandlineSync
 
 @Suite struct `The proof of an absence` {
   private let id = RecordID("n")

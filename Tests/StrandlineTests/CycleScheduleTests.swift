@@ -5,6 +5,7 @@ import StrandlineSystem
 import Testing
 
 @testable import Strandline
+@testable import StrandlineSync
 
 @Suite(.timeLimit(.minutes(30)))
 struct CycleScheduleTests {

@@ -120,7 +120,7 @@ struct `A public value` {
 
   @Test func `has a type that describes its values`() throws {
     let root = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/")
-    let texts = try ["StrandlineModel", "Strandline", "StrandlineCloudKit"].flatMap {
+    let texts = try ["StrandlineModel", "StrandlineSync", "Strandline", "StrandlineCloudKit"].flatMap {
       try Self.sources(in: "\(root)/Sources/\($0)")
     }
     let lines = texts.flatMap { $0.split(separator: "\n") }

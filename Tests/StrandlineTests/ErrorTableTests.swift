@@ -7,6 +7,7 @@ import StrandlineSystem
 import Testing
 
 @testable import Strandline
+@testable import StrandlineSync
 
 /// A refusal, and all that the engine asks of it.
 private struct Row: Sendable, CustomTestStringConvertible {

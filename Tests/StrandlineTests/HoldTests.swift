@@ -6,6 +6,7 @@ import StrandlineSyncProofs
 import Testing
 
 @testable import Strandline
+@testable import StrandlineSync
 
 @Suite(.timeLimit(.minutes(30))) struct HoldTests {
   @Test func `51: a person has a refused record sent again at once, and the engine by itself does not`() async throws {

@@ -6,6 +6,7 @@ import StrandlineSystem
 import Testing
 
 @testable import Strandline
+@testable import StrandlineSync
 
 /// Three lives of a name: of the base, of another device, and of a creation on this one.
 private let births: [Character: Birth] = [
@@ -46,7 +47,7 @@ private enum Arriving: String, CaseIterable {
 
 /// A change that arrives, and all that its decision depends on.
 private struct Case {
-  var source = Intake.Source.delta
+  var source = ServerChange.Source.delta
   var arriving = Arriving.newer
   /// The lives of the base.
   var base: String?
@@ -248,7 +249,7 @@ private struct Here: Hashable {
     (self.base, self.pending, self.dead) = (base, pending, dead)
   }
 
-  func meets(_ arriving: Arriving, _ source: Intake.Source, _ rule: DeletionRule = .sticky) -> Case {
+  func meets(_ arriving: Arriving, _ source: ServerChange.Source, _ rule: DeletionRule = .sticky) -> Case {
     var one = Case(source: source, arriving: arriving, base: base, pending: pending, dead: dead)
     one.rules.deletion = rule
     return one
@@ -446,11 +447,11 @@ private let versions: [Row] = [
       let (here, cells) = (row.here, row.cells)
       try #require(Set(cells.keys) == Set(Arriving.allCases), "\(here)")
       for (arriving, cell) in cells {
-        func found(_ source: Intake.Source, _ rule: DeletionRule) throws -> String {
+        func found(_ source: ServerChange.Source, _ rule: DeletionRule) throws -> String {
           try here.meets(arriving, source, rule).decideVersion().words
         }
         // Every page decides alike, also one from the beginning and that of a query.
-        for source in [Intake.Source.delta, .fullFetch, .query] {
+        for source in [ServerChange.Source.delta, .fullFetch, .query] {
           #expect(try found(source, .sticky) == cell.page, "\(here) meets \(arriving) in a page")
           #expect(try found(source, .editRevives) == cell.reviving.page, "\(here) meets \(arriving), edits revive")
         }

@@ -5,6 +5,7 @@ import StrandlineSystem
 import Testing
 
 @testable import Strandline
+@testable import StrandlineSync
 
 @Suite(.timeLimit(.minutes(30))) struct `A cycle that goes in a circle` {
   /// A cycle that settles a thousand deletions of what was never sent, two hundred in a turn, and sends a save after them.

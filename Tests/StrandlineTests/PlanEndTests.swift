@@ -6,6 +6,7 @@ import StrandlineTestSupport
 import Testing
 
 @testable import Strandline
+@testable import StrandlineSync
 
 extension `The plan of a cycle` {
   /// A plan with saves, edits and deletions that are pending, some of which refer to each other.

@@ -6,6 +6,7 @@ import StrandlineSystem
 import Synchronization
 
 @testable import Strandline
+@testable import StrandlineSync
 
 /// The facts of a log of a few events. It counts how often it is asked for an event.
 final class LogFacts: SyncFacts {

@@ -6,6 +6,7 @@ import StrandlineTestSupport
 import Testing
 
 @testable import Strandline
+@testable import StrandlineSync
 
 @Suite(.timeLimit(.minutes(30))) struct `The plan of a cycle` {
   typealias Lines = LogLines

@@ -6,6 +6,7 @@ import StrandlineTestSupport
 import Testing
 
 @testable import Strandline
+@testable import StrandlineSync
 
 extension `The plan of a cycle` {
   func id(_ name: String) -> RecordID { RecordID(name, zone: zone) }

@@ -6,7 +6,9 @@ import StrandlineSystem
 
 /// The public declarations of the products' modules that throw.
 enum PublicThrowingCalls {
-  static let modules = ["StrandlineModel", "Strandline", "StrandlineCloudKit", "StrandlineServer", "StrandlineTesting"]
+  static let modules = [
+    "StrandlineModel", "StrandlineSync", "Strandline", "StrandlineCloudKit", "StrandlineServer", "StrandlineTesting",
+  ]
 
   /// "RecordStore.record(_:)" and the like: type, name, "<>" if it is generic, labels without `fileID` and `line`.
   static func inSources() throws -> [String] {

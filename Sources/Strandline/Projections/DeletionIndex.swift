@@ -3,40 +3,6 @@
 // Another life of the same name is not deleted: a version is dead only if all its births are. No entry is removed because
 // it is old; only a deletion that the server refuses removes one.
 
-/// What is known of a deleted name.
-package struct DeletionEntry: Hashable, Sendable {
-  /// The lives that were deleted. Empty for a tombstone of a name that was never known here.
-  package var births: Set<Birth>
-  /// The server's creation time and last tag of the life that was deleted, where known.
-  package var createdMilliseconds: Int64?
-  package var changeTag: String?
-  /// The event that deleted it.
-  package var lsn: LSN
-  /// A local deletion that the server has not confirmed: the lives that come back if it refuses. Nil otherwise.
-  package var provisional: Set<Birth>?
-  /// Whether this store's app deleted it; otherwise the server said so.
-  package var isLocal: Bool
-
-  package var isProvisional: Bool { provisional != nil }
-
-  /// The entry without its provisional deletion; nil if nothing else was deleted under the name.
-  package var refused: DeletionEntry? {
-    guard let provisional else { return self }
-    var rest = self
-    rest.births.subtract(provisional)
-    rest.provisional = nil
-    return rest.births.isEmpty ? nil : rest
-  }
-}
-
-extension DeletionEntry {
-  package init(_ item: Deletions.Item) {
-    self.init(
-      births: item.births, createdMilliseconds: item.createdMilliseconds, changeTag: item.changeTag, lsn: item.lsn,
-      provisional: nil, isLocal: item.isLocal)
-  }
-}
-
 /// The deleted names: as the table of records, what has changed since the sorted runs were written. Those that compaction
 /// packed are known by the hash of their ID alone, until something happens to one of them.
 package struct DeletionIndex: Sendable {

@@ -132,6 +132,7 @@ extension Outbox {
 
 extension SyncState {
   init(_ state: StoredState) {
+    self.init()
     for bound in state.bounds { _ = assign(.bound(bound.scope, bound)) }
     for zone in state.zones { _ = assign(.zone(zone.zone, zone.state)) }
     for token in state.databaseTokens { _ = assign(.databaseToken(token.scope, token.token)) }

@@ -396,9 +396,3 @@ package struct Projections: Sendable {
     if sync.unread[id] != nil { change(.unread(id, nil), at: lsn) }
   }
 }
-
-/// What is known of a record: its entry, and whether its name was deleted.
-package struct KnownRecord: Sendable {
-  package var entry: RecordEntry?
-  package var deletion: DeletionEntry?
-}

@@ -160,5 +160,5 @@ package final class SharedProjections: Sendable {
   package func attempted(_ pending: Pending?) -> LSN? { withLock { $0.outbox.attempted(pending) } }
 
   /// Whether a request may have carried the mutation, whose outcome is not known.
-  func wasAttempted(_ lsn: LSN) -> Bool { withLock { $0.outbox.attempted.contains(lsn) } }
+  package func wasAttempted(_ lsn: LSN) -> Bool { withLock { $0.outbox.attempted.contains(lsn) } }
 }

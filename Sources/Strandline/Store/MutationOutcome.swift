@@ -195,15 +195,4 @@ extension StrandlineError {
         + "it sent again as it is, or 'discardChanges' to give it up",
       underlying: CloudError(CloudError.Code(rawValue: held.code), reason: held.words))
   }
-
-  /// What a caller gets that asks for something of a zone that is frozen.
-  static func loss(of zone: ZoneID, _ state: ZoneState) -> StrandlineError {
-    let kept = "its records stay readable here and nothing of it is synced until"
-    let words =
-      state.isErased
-      ? "zone '\(zone)' is erased (\(state.lostWords)); \(kept) 'resync' creates it again from here"
-      : "zone '\(zone)' is lost: \(state.lostReason?.words ?? "it is not synced") (\(state.lostWords)); "
-        + "\(kept) 'resync' lets one side decide"
-    return StrandlineError(.zoneLost, words)
-  }
 }

@@ -227,17 +227,3 @@ extension StoreStatus.Held {
     )
   }
 }
-
-extension Held {
-  /// The rest of the hold, in milliseconds: never more than its duration, even if the wall clock was set back.
-  func remaining(wall: Int64) -> Int64 {
-    min(durationMilliseconds, max(0, wallMilliseconds &+ durationMilliseconds &- wall))
-  }
-}
-
-extension Pace {
-  /// The rest of the wait, in milliseconds: never more than its duration, even if the wall clock was set back.
-  package func remaining(wall: Int64) -> Int64 {
-    min(durationMilliseconds, max(0, wallMilliseconds &+ durationMilliseconds &- wall))
-  }
-}

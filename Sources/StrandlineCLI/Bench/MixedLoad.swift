@@ -113,9 +113,9 @@ struct MixedLoad {
     }
 
     func lookup(_ prefix: String) -> PreparedRequest {
-      let items = (0..<ServerBench.batch).map { LookupRequest.Item(recordName: "\(prefix)-\($0)") }
+      let items = (0..<ServerBench.batch).map { RecordsLookupRequest.Item(recordName: "\(prefix)-\($0)") }
       return request(
-        "records/lookup", WireJSON.encode(LookupRequest(zoneID: WireZoneID(ServerBench.zone), records: items)))
+        "records/lookup", WireJSON.encode(RecordsLookupRequest(zoneID: WireZoneID(ServerBench.zone), records: items)))
     }
 
     func changes() -> PreparedRequest {

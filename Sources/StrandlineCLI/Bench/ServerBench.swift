@@ -67,10 +67,10 @@ struct ServerBench: Benchmark {
     // Each connection asks for the same few sets of names in turn, so that making the requests costs nothing.
     let requests = (0..<32).map { _ in
       let items = (0..<Self.batch).map { _ in
-        LookupRequest.Item(recordName: Self.recordName(Int(random.below(UInt64(count)))))
+        RecordsLookupRequest.Item(recordName: Self.recordName(Int(random.below(UInt64(count)))))
       }
       return PreparedRequest(
-        "records/lookup", WireJSON.encode(LookupRequest(zoneID: WireZoneID(Self.zone), records: items)),
+        "records/lookup", WireJSON.encode(RecordsLookupRequest(zoneID: WireZoneID(Self.zone), records: items)),
         container: Self.container)
     }
     let clients = try connect(to: server) { index in

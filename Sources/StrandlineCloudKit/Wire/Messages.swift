@@ -99,7 +99,7 @@ package struct ModifyRequest: WireMessage {
 }
 
 /// POST records/lookup.
-package struct LookupRequest: WireMessage {
+package struct RecordsLookupRequest: WireMessage {
   package struct Item: WireMessage {
     package var recordName: String
     package var desiredKeys: [String]?

@@ -59,7 +59,7 @@ struct StoreFacts: SyncFacts {
 }
 
 extension SharedProjections: FoldFacts {
-  func learned<Value: Sendable>(_ read: (SyncState) -> Value) -> Value { withLock { read($0.sync) } }
+  package func learned<Value: Sendable>(_ read: (SyncState) -> Value) -> Value { withLock { read($0.sync) } }
 
   /// The records of a record's upload set, itself among them; none if it is sent by itself.
   package func together(with id: RecordID) -> [RecordID] { set(of: id).map { members(of: $0) } ?? [] }

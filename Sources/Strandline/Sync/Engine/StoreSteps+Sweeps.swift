@@ -133,11 +133,3 @@ extension RecordStore {
       unread: unread.filter { !confirmed.contains($0.key.hashValue) })
   }
 }
-
-extension Base {
-  /// Whether the server's version is of the same record, by its time of creation, which edits do not change.
-  func isOfLife(of server: ServerRecord) -> Bool {
-    guard let createdMilliseconds else { return false }
-    return createdMilliseconds == server.system.created?.milliseconds
-  }
-}

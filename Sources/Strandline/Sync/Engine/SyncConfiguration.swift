@@ -64,7 +64,8 @@ public struct SyncConfiguration: Sendable {
 
 extension SyncPolicies {
   init(_ configuration: SyncConfiguration) {
-    (losses, batch, overQuota) = (configuration.zoneLosses, configuration.batch, configuration.overQuota)
-    (appVersion, firstFetch, zones) = (configuration.appVersion, configuration.firstFetch, configuration.zones)
+    self.init(
+      losses: configuration.zoneLosses, batch: configuration.batch, overQuota: configuration.overQuota,
+      appVersion: configuration.appVersion, firstFetch: configuration.firstFetch, zones: configuration.zones)
   }
 }

@@ -6,18 +6,6 @@
 import StrandlineSystem
 import Synchronization
 
-/// Why an engine should ask the server now.
-public enum SyncCause: Hashable, Sendable {
-  /// A push has arrived: the server has changes.
-  case push
-  /// The network is back. The same waits end as with `foreground`. Many devices may notice it at the same moment, so each waits a
-  /// little first (`SyncPace.spread`).
-  case networkReturned
-  /// The app came to the foreground. The engine's own waits end, those of held records too, and halted types, zones and saves to full
-  /// storage are tried again. Waits that the server named are kept.
-  case foreground
-}
-
 /// Syncs one store with one cloud database. The store owns it and `RecordStore.close()` ends it.
 public final class SyncEngine: SyncDriver {
   let store: RecordStore

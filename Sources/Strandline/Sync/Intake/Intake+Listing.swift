@@ -9,7 +9,7 @@
 
 import StrandlineSystem
 
-extension Intake.Source {
+extension ServerChange.Source {
   /// The source that is logged with a version.
   var ofVersion: FetchedSave.Source {
     switch self {

@@ -9,10 +9,7 @@ import StrandlineSystem
 
 /// Applies the changes of one page or answer, inside a transaction.
 package struct Intake {
-  /// What brought the changes: the feed after a token, the feed from its beginning, a lookup, or a query.
-  package enum Source: Sendable { case delta, fullFetch, lookup, query }
-
-  let source: Source
+  let source: ServerChange.Source
   let rules: ConflictRules
   /// The app's declared types.
   let schema: Schema
@@ -29,7 +26,8 @@ package struct Intake {
   var questions: [ConflictQuestion] = []
 
   package init(
-    _ source: Source, rules: ConflictRules = ConflictRules(), schema: Schema = Schema(), page: PagePlace? = nil
+    _ source: ServerChange.Source, rules: ConflictRules = ConflictRules(), schema: Schema = Schema(),
+    page: PagePlace? = nil
   ) {
     self.source = source
     self.rules = rules

@@ -3,25 +3,6 @@
 
 import StrandlineSystem
 
-extension Held {
-  /// The code of a version that was written by a later version of the app.
-  package static let newerSchema = "NEWER_SCHEMA"
-  /// The code of a record whose events are damaged in this store.
-  package static let damaged = "DAMAGED"
-
-  package var isOfNewerSchema: Bool { direction == .download && code == Self.newerSchema }
-}
-
-extension Schema {
-  /// The declaration because of which a version of the server is not applied; nil if it is applied.
-  func refusing(_ server: ServerRecord) -> SchemaVersion? {
-    guard let version = self[server.type].version, version.whenNewer != .preserve,
-      SchemaVersion.number(server.fields[version.field]) > version.number
-    else { return nil }
-    return version
-  }
-}
-
 extension Intake {
   /// Keeps a version aside that this app must not apply.
   ///

@@ -1,5 +1,5 @@
 // Finds why a pending record is not sent: the nearest cause, and the next record on the way to it. It follows the same edges as the
-// upload queue (Plan/Outgoing/OutgoingQueue+Order.swift, CascadeGuard.swift, and the upload sets).
+// upload queue (StrandlineSync/Plan/Outgoing: OutgoingQueue+Order.swift, CascadeGuard.swift, and the upload sets).
 //
 // A record that cannot be sent blocks those that refer to it, those of its upload set, and deletions that have to wait for its save.
 // So the cause may be several records away, with circles on the way. A breadth-first search starts at the record; its results are

@@ -2,21 +2,6 @@
 
 import StrandlineSystem
 
-extension SyncReport: CustomStringConvertible {
-  /// The counts that are not 0.
-  public var description: String {
-    let counts: [(Int, String)] = [
-      (fetchedSaves, "fetched"), (fetchedDeletes, "deleted"), (echoes, "known already"), (uploaded, "uploaded"),
-      (recognized, "recognized"), (merged, "merged"), (blocked, "blocked"), (held, "held"),
-    ]
-    let done = counts.filter { $0.0 > 0 }.map { "\($0.0) \($0.1)" }
-    let waited = waitedMilliseconds > 0 ? ["waited \(waitedMilliseconds) ms"] : []
-    let rest = isUnfinished ? ["unfinished"] : []
-    return ([String.count(requests, "request")] + done + waited + lossesDecided.map { "\($0)" } + rest).joined(
-      separator: ", ")
-  }
-}
-
 extension SyncStatus: CustomStringConvertible {
   /// The phase, and the numbers of pending and held records.
   public var description: String {
@@ -58,32 +43,6 @@ extension SyncStatus.Halt: CustomStringConvertible {
   public var description: String { "\(type.map { "\($0) of " } ?? "")\(zone): \(code), \(reason)".oneLine }
 }
 
-extension ZoneLossDecision: CustomStringConvertible {
-  /// The zone, the reason and the decision.
-  public var description: String {
-    let what = rule == .uploadAgain ? "uploaded again" : "removed here"
-    return "zone \(zone) was lost (\(reason)) and is \(what), with \(String.count(unsent, "unsent change"))".oneLine
-  }
-}
-
-extension ZoneLossRules: CustomStringConvertible {
-  /// The rules that do not ask.
-  public var description: String {
-    let rules = ZoneLoss.allCases.filter { self[$0] != .ask }.map { "\($0): \(self[$0])" }
-    return rules.isEmpty ? "asks about lost zones" : rules.joined(separator: ", ")
-  }
-}
-
-extension UploadBatch: CustomStringConvertible {
-  /// Both limits.
-  public var description: String { "at most \(operationsMax) operations and \(bytesMax) bytes" }
-}
-
-extension OverQuotaWait: CustomStringConvertible {
-  /// The first and the longest wait.
-  public var description: String { "\(first) at first, \(longest) at most" }
-}
-
 extension SyncStatus.Retry: CustomStringConvertible {
   /// The number of failures, and the last code.
   public var description: String { "\(String.count(count, "failure")), the last \(code)".oneLine }
@@ -102,15 +61,6 @@ extension SyncLog: CustomStringConvertible {
 extension SyncConfiguration: CustomStringConvertible {
   /// Whether the engine syncs by itself.
   public var description: String { isAutomatic ? "automatic sync" : "sync by hand" }
-}
-
-extension SyncPace: CustomStringConvertible {
-  /// Its times in seconds.
-  public var description: String {
-    func seconds(_ duration: Duration) -> Double { Double(duration.wholeMilliseconds) / 1000 }
-    return
-      "syncs \(seconds(debounce)) s after a write and every \(seconds(poll)) s, waits up to \(seconds(longestWait)) s"
-  }
 }
 
 extension SyncEngine: CustomStringConvertible {

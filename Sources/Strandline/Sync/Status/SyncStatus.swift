@@ -174,16 +174,9 @@ public struct SyncStatus: Hashable, Sendable {
 }
 
 extension SyncStatus.Waits {
-  mutating func count(_ wait: UploadWait, _ change: Int) {
-    switch wait {
-    case .target: target += change
-    case .fetch: fetch += change
-    case .lookup: lookup += change
-    case .time: time += change
-    case .hold: hold += change
-    case .references: references += change
-    case .together: together += change
-    }
+  init(_ counts: UploadWaits.Counts) {
+    (target, fetch, lookup, time) = (counts.target, counts.fetch, counts.lookup, counts.time)
+    (hold, references, together) = (counts.hold, counts.references, counts.together)
   }
 
   /// How many records wait.

@@ -1,0 +1,554 @@
+// Finds the pending records that can be sent now.
+//
+// The log knows which records are pending: the projections have the newest change of each that the server has not settled. The queue
+// reads them once, in log order, a window at a time. Each record is then ready, or waits for something (UploadWaits.swift). New
+// changes are at the log's end, where the queue finds them. In memory are only the waits, the refusals and one window: a million
+// pending records cost nothing at start, and a turn costs as much as it sends. Only for upload sets is everything pending read
+// first (OutgoingQueue+Sets.swift). OutgoingQueue+Order.swift orders records that refer to each other.
+//
+// Deletions are sent after the saves: a save may release a reference through which the server would delete its record together with
+// the target (CascadeGuard.swift).
+
+import StrandlineLog
+import StrandlineSystem
+
+/// Records that the queue has skipped and that no event wakes: only reading everything again finds them.
+private struct PassedOver: Sendable {
+  /// Zones with pending changes to which nothing is sent.
+  var frozenZones: Set<ZoneID> = []
+  /// The zone that the last call was for, and whether it skipped records of others.
+  var only: ZoneID?
+  var hasSkipped = false
+}
+
+/// The pending records: those that are ready, and the waits of the others.
+package struct OutgoingQueue: Sendable {
+  /// How many mutations are read at a time.
+  static let windowCount = UploadPlan.operationsMax
+  /// How many are read before a partial batch is sent, if no zone has a full one. If nothing is ready then, reading goes on.
+  static let lookedAtMax = 4_096
+  /// Every eighth batch is for the zone whose records have waited longest, however few they are.
+  private static let turnOfOldest = 8
+
+  let scope: DatabaseScope
+  /// Every record whose newest mutation is at or before this LSN has been read.
+  var cursor: LSN = .none
+  var lanes: [ZoneID: UploadLane] = [:]
+  /// The waits of records that are not ready.
+  package private(set) var waits = UploadWaits()
+  /// The waits of upload sets.
+  private var watches = SetWatches()
+  /// Records whose waits have ended, in that order. They are read before the cursor moves on.
+  private var woken: [RecordID] = []
+  /// The change tag with which a record met a conflict. It is not sent with that tag again before a lookup and, if that brings no
+  /// other version, a fetch of its zone.
+  private(set) var refusedTags: [RecordID: String] = [:]
+  /// Records that have to be looked up: deleted ones whose creation a request may have carried, and those of which a lookup
+  /// failed that a conflict had asked for.
+  var lookups: [RecordID] = []
+  /// Types and zones that the server refuses as a whole (UploadHalts.swift).
+  package private(set) var halts = UploadHalts()
+  private var passedOver = PassedOver()
+  private var batches = 0
+  /// The changes in the upload under way.
+  private(set) var underWay: [RecordID: LSN] = [:]
+
+  package init(scope: DatabaseScope) { self.scope = scope }
+
+  /// Zones with pending changes to which nothing is sent.
+  package var frozenZones: Set<ZoneID> { passedOver.frozenZones }
+
+  // MARK: Waits
+
+  /// A record is not sent until `wait` has ended. Until then the records that its save releases are not deleted.
+  mutating func wait(_ id: RecordID, for wait: UploadWait) {
+    endWait(of: id)
+    markForLoading(id)
+    waits.set(id, wait)
+    switch wait {
+    case .target, .hold: halts.waits(id)
+    case .fetch, .lookup, .time, .references, .together: break
+    }
+  }
+
+  mutating func endWait(of id: RecordID) {
+    waits.end(id)
+  }
+
+  /// The wait of a record is over: it is read again.
+  mutating func wake(_ id: RecordID) {
+    endWait(of: id)
+    markForLoading(id)
+    woken.append(id)
+  }
+
+  /// Marks a record whose released references must be read before the next deletion is sent.
+  private mutating func markForLoading(_ id: RecordID) {
+    lanes[id.zone, default: UploadLane()].cascades.toRead.insert(id)
+  }
+
+  /// A record has changed, at the server or here: those that wait for it are read again.
+  mutating func changed(_ id: RecordID, _ facts: some SyncFacts) {
+    // An event that settles an earlier mutation of the record ends the hold of a later one too.
+    if waits[id] == .hold, facts.held(id) == nil { wake(id) }
+    // It may have been settled.
+    if waits[id] == .together { wake(id) }
+    wakeAll(.record(id))
+    // If it is still not sent, it may release more now, as the server has a new version.
+    if lanes[id.zone]?.cascades.forget(id) == true { markForLoading(id) }
+    // Deletions that waited for other saves because of this record may be safe now.
+    for saved in lanes[id.zone]?.cascades.changed(id.key) ?? [] { wakeAll(.record(saved)) }
+  }
+
+  func remembers(_ id: RecordID) -> Bool {
+    waits[id] != nil || refusedTags[id] != nil || lanes[id.zone]?.cascades.toRead.contains(id) == true
+  }
+
+  /// The number of records whose released references are known, or are to be read.
+  var cascadeCount: Int { lanes.values.reduce(0) { $0 + $1.cascades.count } }
+
+  /// A record has no pending change any more.
+  mutating func settled(_ id: RecordID) {
+    endWait(of: id)
+    refusedTags[id] = nil
+    lanes[id.zone]?.cascades.toRead.remove(id)
+    lanes[id.zone]?.cascades.forget(id)
+  }
+
+  /// A zone was fetched to its end. Records that waited for that may use a refused change tag again, if it is still the newest.
+  ///
+  /// - Returns: the records that waited.
+  mutating func fetched(_ zone: ZoneID) -> [RecordID] {
+    let ids = waits.ids(waitingFor: .fetch(zone))
+    for id in ids { refusedTags[id] = nil }
+    return ids
+  }
+
+  /// Records of a zone have changed at the server: a deletion that references prevented may be possible now.
+  mutating func referencesMayHaveChanged(in zone: ZoneID) { wakeAll(.references(zone)) }
+
+  private mutating func wakeAll(_ trigger: UploadWaits.Trigger) {
+    if case .record(let id) = trigger { wakeSets(watching: id) }
+    for id in waits.ids(waitingFor: trigger) { wake(id) }
+  }
+
+  private mutating func wakeSets(watching id: RecordID) {
+    for set in watches.sets(watching: id) {
+      watches.end(set)
+      lanes[set.zone, default: UploadLane()].sets.insert(set.number)
+    }
+  }
+
+  /// A set cannot be sent before one of these records has changed. Then the whole set is checked again.
+  mutating func watch(_ ids: Set<RecordID>, for set: RecordSet) { watches.begin(set, ids) }
+
+  mutating func unwatch(_ set: RecordSet) { watches.end(set) }
+
+  /// Reads everything pending again: skipped records may be ready now.
+  mutating func lookAgain() {
+    (cursor, woken, passedOver.hasSkipped, passedOver.frozenZones) = (.none, [], false, [])
+    for zone in lanes.keys { lanes[zone]?.forget() }
+    for id in waits.all.keys { markForLoading(id) }
+  }
+
+  /// A record met a conflict with this tag: it is sent with another one, or after its zone has been fetched.
+  mutating func refuse(tag: String, of id: RecordID) { refusedTags[id] = tag }
+
+  func refusedTag(of id: RecordID) -> String? { refusedTags[id] }
+
+  // MARK: Halts
+
+  /// A cycle begins. If a person wants it, halted zones and types are tried once more.
+  ///
+  /// - Parameter erasures: the zones that the app wants erased.
+  /// - Returns: the owners to whose zones saves are sent again.
+  mutating func beginCycle(isUserInitiated: Bool, erasures: [ZoneID], at now: UInt64) -> Set<CloudName> {
+    underWay = [:]
+    halts.keepErasures(of: erasures)
+    let lifted = halts.liftRequests(at: now, all: isUserInitiated)
+    if halts.probeTypes(at: now, all: isUserInitiated) || lifted.isAny { lookAgain() }
+    return lifted.owners
+  }
+
+  /// Halts a type: from now on only its deletions are sent, and one record now and then.
+  ///
+  /// - Parameter items: the records that were refused.
+  mutating func halt(
+    _ type: UploadHalts.HaltedType, _ items: [UploadItem], because error: CloudError, at now: UInt64
+  ) {
+    halts.halt(type, items, because: error, at: now)
+    // Records of the type may be ready: takes them out.
+    lookAgain()
+  }
+
+  /// The server has accepted a save of a type.
+  mutating func taken(_ type: UploadHalts.HaltedType) { if halts.taken(type) { lookAgain() } }
+
+  /// The storage of a zone's owner is full: only deletions are sent to the owner's zones, until the halt ends.
+  ///
+  /// - Parameter id: one of the saves.
+  mutating func haltSaves(of id: RecordID, because error: CloudError, _ wait: OverQuotaWait, at now: UInt64) {
+    halts.haltSaves(of: id, because: error, wait, at: now)
+    lookAgain()
+  }
+
+  /// The server has refused a request because of its zone: nothing is sent to it until the halt ends.
+  ///
+  /// - Parameter id: one of the changes.
+  mutating func haltChanges(of id: RecordID, because error: CloudError, at now: UInt64) {
+    halts.haltChanges(of: id, because: error, at: now)
+    lookAgain()
+  }
+
+  /// The server has refused to erase a zone: it is not asked again until the halt ends.
+  mutating func haltErasure(of zone: ZoneID, because error: CloudError, at now: UInt64) {
+    halts.haltErasure(of: zone, because: error, at: now)
+  }
+
+  /// The server has accepted a change of a record.
+  mutating func taken(_ id: RecordID, isDeletion: Bool, _ wait: OverQuotaWait, at now: UInt64) {
+    halts.taken(id, isDeletion: isDeletion, wait, at: now)
+  }
+
+  /// Checks that each halt still keeps a pending change back. If one does not, everything pending is read again.
+  ///
+  /// - Returns: whether it is read again.
+  mutating func checkHalts(_ facts: some SyncFacts) throws -> Bool {
+    let isOver = try halts.forgetSent { id in try facts.entry(id)?.pending }
+    let isAny = halts.probeAny()
+    if isOver || isAny { lookAgain() }
+    return isOver || isAny
+  }
+
+  // MARK: Requests
+
+  /// A request with these changes leaves: from now on the server may have them.
+  mutating func leaves(_ items: [UploadItem]) {
+    for item in items {
+      lanes[item.id.zone]?.cascades.forgetTargets(of: item.id.key)
+      underWay[item.id] = item.lsn
+    }
+  }
+
+  /// The request was answered, or has failed.
+  mutating func ended() { underWay = [:] }
+
+  /// Takes the records that have to be looked up before they can be sent.
+  mutating func takeLookups() -> [RecordID] {
+    defer { lookups = [] }
+    return lookups
+  }
+
+  // MARK: Next
+
+  /// The next step for pending changes.
+  package enum Work: Sendable {
+    /// Send these, of one zone.
+    case send(ZoneID, [[UploadItem]])
+    /// Send these, of one zone, in one atomic request.
+    case sendTogether(ZoneID, [UploadItem])
+    /// Settle these deletions: no request has carried the records that they delete.
+    case cancel([(id: RecordID, lsn: LSN)])
+    /// Hold these: their events cannot be read.
+    case hold([(id: RecordID, lsn: LSN, error: StrandlineError)])
+  }
+
+  /// The state of one call of `next`.
+  package struct Reading {
+    let facts: any SyncFacts
+    /// The zone to send to; nil for all.
+    let only: ZoneID?
+    /// The zones to which nothing is sent for now. When one is not frozen any more, `lookAgain` is called.
+    let frozen: Set<ZoneID>
+    /// Later changes are left for the next round.
+    let end: LSN
+    /// Ready records by zone, in the order in which they were read.
+    var found: [ZoneID: [UploadItem]] = [:]
+    /// The event that was read last, a cache: it is mostly the version to be sent.
+    fileprivate var event: LogEvent?
+    var unreadable: [(id: RecordID, lsn: LSN, error: StrandlineError)] = []
+
+    package init(_ facts: any SyncFacts, only: ZoneID?, frozen: Set<ZoneID>, upTo end: LSN) {
+      (self.facts, self.only, self.frozen, self.end) = (facts, only, frozen, end)
+    }
+  }
+
+  /// The next step; nil if nothing can be sent.
+  package mutating func next(_ reading: Reading) throws -> Work? {
+    var reading = reading
+    // The last call may have skipped records of this zone.
+    if passedOver.hasSkipped, reading.only != passedOver.only { lookAgain() }
+    passedOver.only = reading.only
+    while true {
+      try fill(&reading)
+      if !reading.unreadable.isEmpty { return .hold(reading.unreadable) }
+      guard let zone = chooseZone(reading) else {
+        guard let set = try takeSet(&reading) else { return nil }
+        switch set {
+        case .work(let work): return work
+        case .separated: continue
+        }
+      }
+      if lanes[zone]?.hasNoSaves != true {
+        let units = lanes[zone]?.takeSaves() ?? []
+        if units.isEmpty { continue }
+        return .send(zone, units)
+      }
+      if let work = try takeDeletions(of: zone, &reading) { return work }
+    }
+  }
+
+  /// Reads pending changes until a batch is ready, and takes none out.
+  ///
+  /// - Returns: the first `count` saves of the zone that has most.
+  mutating func lookAhead(_ reading: Reading, _ count: Int) throws -> [UploadItem] {
+    var reading = reading
+    if passedOver.hasSkipped, reading.only != passedOver.only { return [] }
+    passedOver.only = reading.only
+    try fill(&reading)
+    // `next` reads and reports them again.
+    for (id, _, _) in reading.unreadable { wake(id) }
+    let sent = lanes.filter { zone, _ in
+      (reading.only.map { $0 == zone } ?? true) && !reading.frozen.contains(zone)
+    }
+    return sent.max { ($0.value.count, $1.key) < ($1.value.count, $0.key) }?.value.first(count) ?? []
+  }
+
+  /// The zone to send to.
+  private mutating func chooseZone(_ reading: Reading) -> ZoneID? {
+    let ready = lanes.compactMap { zone, lane -> (zone: ZoneID, lsn: LSN, count: Int)? in
+      guard reading.only.map({ $0 == zone }) ?? true, !reading.frozen.contains(zone) else { return nil }
+      return lane.oldest(cursor >= reading.end).map { (zone, $0, lane.count) }
+    }
+    // Most records first, for few requests; but a zone with few of them gets its turn.
+    batches += 1
+    if batches % Self.turnOfOldest > 0 { return ready.max { ($0.count, $1.zone) < ($1.count, $0.zone) }?.zone }
+    return ready.min { ($0.lsn, $0.zone) < ($1.lsn, $1.zone) }?.zone
+  }
+
+  // MARK: Reading pending changes
+
+  /// Whether a zone that is not frozen has a full batch.
+  private func hasBatch(_ reading: Reading) -> Bool {
+    lanes.contains { zone, lane in
+      lane.count >= UploadPlan.operationsMax && !reading.frozen.contains(zone)
+        && (reading.only.map { $0 == zone } ?? true)
+    }
+  }
+
+  /// Whether a zone that is not frozen has anything ready.
+  private func hasReady(_ reading: Reading) -> Bool {
+    lanes.contains { zone, lane in
+      !reading.frozen.contains(zone) && (reading.only.map { $0 == zone } ?? true)
+        && lane.oldest(cursor >= reading.end) != nil
+    }
+  }
+
+  /// Reads woken records, then those after the cursor, until a batch is ready.
+  private mutating func fill(_ reading: inout Reading) throws {
+    var looked = 0
+    // Without anything ready it reads on to the end: thousands of records may wait or be halted, or be deletions, which are sent
+    // after all saves, also those that are later in the log.
+    while !hasBatch(reading), looked < Self.lookedAtMax || !hasReady(reading) {
+      var some = 0
+      if !woken.isEmpty {
+        let ids = woken.prefix(Self.windowCount)
+        woken.removeFirst(ids.count)
+        some = ids.count
+        for id in ids { try look(at: id, &reading) }
+      } else {
+        let lsns = reading.facts.pending(Self.windowCount, after: cursor, upTo: reading.end)
+        some = lsns.count
+        for lsn in lsns {
+          cursor = lsn
+          try look(at: lsn, &reading)
+        }
+        if some < Self.windowCount { cursor = max(cursor, reading.end) }
+      }
+      if some == 0 { return }
+      looked += some
+      try order(&reading)
+    }
+  }
+
+  /// Reads the record whose newest mutation is at `lsn`.
+  private mutating func look(at lsn: LSN, _ reading: inout Reading) throws {
+    switch try reading.facts.change(at: lsn) {
+    case .change(let id, let event):
+      reading.event = event
+      try look(at: id, &reading, met: lsn)
+    case .replaced: break
+    case .damaged(let id, let error): reading.unreadable.append((id, lsn, error))
+    }
+  }
+
+  /// Decides about one record: it is ready, waits, or is skipped.
+  ///
+  /// - Parameter lsn: the mutation at the cursor; nil if the record woke.
+  private mutating func look(at id: RecordID, _ reading: inout Reading, met lsn: LSN? = nil) throws {
+    guard id.zone.scope == scope else { return }
+    guard let entry = try reading.facts.entry(id), let pending = entry.pending else { return settled(id) }
+    guard lsn.map({ $0 == pending.newest }) ?? (pending.newest <= cursor) else { return }
+    // The answer to the upload under way decides about it.
+    if underWay[id] == pending.newest { return }
+    // The new mutation may release less than the one for which deletions wait.
+    if lsn != nil, lanes[id.zone]?.cascades.isKnown(id) == true { wakeAll(.record(id)) }
+    switch waits[id] {
+    // A new mutation has replaced the one that was held, or whose reference had to wait.
+    case .hold, .target, .together: endWait(of: id)
+    // A save, or another deletion than the one that the server refused.
+    case .references where !pending.isDeletion || reading.facts.held(id) == nil: endWait(of: id)
+    case nil: break
+    default:
+      // Its new mutation may release more.
+      markForLoading(id)
+      return
+    }
+    if let only = reading.only, id.zone != only {
+      passedOver.hasSkipped = true
+    } else if reading.frozen.contains(id.zone) {
+      // When the zone is synced again, everything is read again.
+      passedOver.frozenZones.insert(id.zone)
+    } else if halts.contains(id, entry, pending), !letsThrough(id, entry, pending, reading) {
+      // When the halt ends, everything is read again.
+      halts.met(id, entry, pending)
+      markForLoading(id)
+    } else if let held = reading.facts.held(id), held.lsn >= pending.newest {
+      try look(at: held, entry, pending, &reading)
+    } else if let refused = refusedTags[id], (entry.base?.changeTag).equalsUTF8(refused) {
+      // The lookup after the conflict has failed.
+      wait(id, for: .lookup)
+      lookups.append(id)
+    } else {
+      try ready(id, entry, pending, &reading)
+    }
+  }
+
+  /// What a record of a halted type needs goes along, if the record is let through.
+  mutating func letAlong(_ id: RecordID, with other: RecordID, _ facts: some SyncFacts) throws {
+    guard halts.hasTypes, let entry = try facts.entry(id), let pending = entry.pending, entry.base == nil else {
+      return
+    }
+    halts.letAlong(id, with: other, entry, pending)
+  }
+
+  /// A set cannot go now: if a record of it was let through, the next one is.
+  mutating func passOver(_ ids: [RecordID]) { if halts.hasTypes { for id in ids { halts.waits(id) } } }
+
+  private mutating func letsThrough(
+    _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading
+  ) -> Bool {
+    halts.letsThrough(id, entry, pending) {
+      reading.facts.set(of: id).map { reading.facts.members(of: $0) } ?? []
+    }
+  }
+
+  /// A record can be sent, as far as is known: puts it into its lane, or with its upload set.
+  private mutating func ready(
+    _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
+  ) throws {
+    lanes[id.zone]?.cascades.toRead.remove(id)
+    if pending.isDeletion {
+      // It is not saved any more, so no deletion waits for its save.
+      lanes[id.zone]?.cascades.forget(id)
+      wakeAll(.record(id))
+    }
+    // A set may wait for it, and it may refer to a record of that set: then both are sent together.
+    wakeSets(watching: id)
+    if let set = reading.facts.set(of: id) {
+      wait(id, for: .together)
+      lanes[id.zone, default: UploadLane()].sets.insert(set.number)
+    } else if pending.isDeletion {
+      lanes[id.zone, default: UploadLane()].add(deletion: pending.newest)
+    } else if lanes[id.zone]?.isReady(id, pending.newest) != true, let item = try item(of: id, entry, pending, &reading)
+    {
+      reading.found[id.zone, default: []].append(item)
+    }
+  }
+
+  /// Decides about a held record. If a reference is the cause, the hold is only shown to the app; the record waits for its target.
+  private mutating func look(
+    at held: Held, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
+  ) throws {
+    let id = held.id
+    guard held.code == CloudError.Code.validatingReferenceError.rawValue, held.durationMilliseconds == 0 else {
+      return wait(id, for: .hold)
+    }
+    // The references that prevented a deletion may be gone: the zone has changed, or the process is new.
+    if !pending.isDeletion {
+      guard let item = try item(of: id, entry, pending, &reading) else { return }
+      if case .record(let target) = try lack(of: item, reading.facts) { return wait(id, for: .target(target)) }
+    }
+    try ready(id, entry, pending, &reading)
+  }
+
+  /// The upload item of a record; nil if its event is gone or cannot be read.
+  func item(
+    of id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
+  ) throws -> UploadItem? {
+    do throws(StrandlineError) { return try reading.facts.item(of: id, entry, pending, reading.event) } catch {
+      guard error.isOfOneRecord else { throw error }
+      reading.unreadable.append((id, pending.newest, error))
+      return nil
+    }
+  }
+
+  /// Calls `body` with each name in the record's zone that it refers to, and the reference's action. Decodes only fields that may
+  /// hold references.
+  static func forEachTarget(of record: Record, _ body: (_ name: String, Reference.Action) -> Void) {
+    if let parent = record.parent { body(parent, .validate) }
+    _ = record.forEachFieldInPlace { field in
+      guard case .other(let value) = field.value else { return }
+      for reference in value.references where reference.zone == nil || reference.zone == record.id.zone {
+        body(reference.name, reference.action)
+      }
+    }
+  }
+
+  // MARK: Deletions
+
+  /// Puts units that were taken and not sent back to the front.
+  mutating func putBack(_ units: [[UploadItem]], in zone: ZoneID) {
+    lanes[zone, default: UploadLane()].putBack(units)
+  }
+
+  /// Takes the next deletions of a zone; nil if none of those that were read is ready.
+  private mutating func takeDeletions(of zone: ZoneID, _ reading: inout Reading) throws -> Work? {
+    var items: [UploadItem] = []
+    var cancelled: [(id: RecordID, lsn: LSN)] = []
+    try loadReleased(in: zone, reading.facts)
+    for lsn in lanes[zone]?.takeDeletions(Self.windowCount) ?? [] {
+      let id: RecordID
+      switch try reading.facts.change(at: lsn) {
+      case .change(let found, _): id = found
+      case .replaced: continue
+      case .damaged(let found, let error):
+        reading.unreadable.append((found, lsn, error))
+        continue
+      }
+      guard let entry = try reading.facts.entry(id),
+        let pending = entry.pending, pending.isDeletion, pending.newest == lsn, waits[id] == nil
+      else { continue }
+      if entry.base != nil {
+        if let saved = lanes[zone]?.cascades.saveAtRisk(fromDeleting: id.key) {
+          wait(id, for: .target(saved))
+        } else if let item = try item(of: id, entry, pending, &reading) {
+          items.append(item)
+        }
+      } else if reading.facts.mayHaveBeenSent(pending) {
+        wait(id, for: .lookup)
+        lookups.append(id)
+      } else {
+        cancelled.append((id, lsn))
+      }
+    }
+    let units = UploadPlan.units(items)
+    if !reading.unreadable.isEmpty || !cancelled.isEmpty {
+      putBack(units, in: zone)
+      return reading.unreadable.isEmpty ? .cancel(cancelled) : .hold(reading.unreadable)
+    }
+    guard !units.isEmpty else { return nil }
+    putBack(Array(units.dropFirst(UploadPlan.operationsMax)), in: zone)
+    return .send(zone, Array(units.prefix(UploadPlan.operationsMax)))
+  }
+}

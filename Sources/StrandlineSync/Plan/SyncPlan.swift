@@ -1,0 +1,626 @@
+// Decides what the engine asks the server next, and what follows from an answer. A value: no store, no server, no clock, no task,
+// no lock.
+//
+//   next     ──▶ a request, a step of the store, a wait, or the end of the cycle
+//   apply    ◀── how that request ended
+//   recorded ◀── the result of that step
+//
+// The log holds what must outlive the process. The plan holds what is due, what waits and until when. The driver
+// (Engine/CycleDriver.swift) calls these three in turn. While one kind of request has to wait, the others go on.
+//
+// A fetched page: SyncPlan+Feed asks for it; one transaction applies it record by record (Intake/) and stores its change token.
+// An upload: OutgoingQueue says what is ready, SyncPlan+Uploading makes the operations, the log records `sent` before they
+// leave, and SyncPlan+Settling decides what follows from the answer.
+
+import StrandlineSystem
+
+/// The plan of one engine: one store, one database.
+package struct SyncPlan: Sendable {
+  package static let pageLimit = 200
+  /// The one database that this syncs. Records of the store's other databases are not touched.
+  let address: CloudAddress
+  let policies: SyncPolicies
+  package var zones: [ZoneID: ZoneSync] = [:]
+  var records: RecordMemory
+  package var queue: OutgoingQueue
+  package var pace: RequestPace
+  var limits: RequestLimits
+  /// What this cycle or a later one has to ask for.
+  var due = SyncAgenda()
+  package var cycle = SyncCycle()
+  /// What the store does before the next request, in this order.
+  package var steps: [StoreStep] = []
+  /// What observers of the engine are told.
+  package var notices: [SyncNotice] = []
+  /// A cycle that takes this number of turns without a request makes no progress. Tests lower it.
+  var idleTurnsMax = 100_000
+
+  package init(
+    _ facts: some SyncFacts, _ address: CloudAddress, _ policies: SyncPolicies, _ pacePolicy: RequestPace.Policy
+  ) {
+    (self.address, self.policies) = (address, policies)
+    let scope = address.scope
+    records = RecordMemory(random: pacePolicy.random)
+    queue = OutgoingQueue(scope: scope)
+    let logged = facts.learned { $0.paces[scope] }
+    pace = RequestPace(logged, scope: scope, pacePolicy, at: facts.now)
+    limits = RequestLimits(operations: policies.batch.operationsMax, learned: pace.operationsMax)
+  }
+
+  var scope: DatabaseScope { address.scope }
+  /// The database, and which of its zones the app syncs.
+  var synced: SyncedDatabase { SyncedDatabase(scope, policies.zones) }
+
+  /// What the driver does next.
+  package enum Next: Sendable {
+    case ask(SyncRequest)
+    case store(StoreStep)
+    case wait(RequestPace.Wait)
+    /// Something is due, and there is no time for it.
+    case outOfTime
+    case done
+  }
+
+  /// What the plan chose when it looked at one kind of request.
+  enum Choice {
+    case next(Next)
+    /// Something has changed in memory: the plan looks again.
+    case again
+  }
+
+  /// The state of a zone; a new one if none is kept.
+  package subscript(zone: ZoneID) -> ZoneSync {
+    get { zones[zone] ?? ZoneSync() }
+    _modify { yield &zones[zone, default: ZoneSync()] }
+  }
+
+  /// What the driver has in hand when it asks what is next.
+  package struct Means: Sendable {
+    /// A request that begins now will be answered before the deadline.
+    var hasTime = true
+    /// The page that was prefetched.
+    var ahead: PageRequest?
+
+    package init(hasTime: Bool = true, ahead: PageRequest? = nil) {
+      self.hasTime = hasTime
+      self.ahead = ahead
+    }
+  }
+
+  // MARK: Next
+
+  /// The next request, step or wait of the cycle, or its end.
+  ///
+  /// - Throws: errors of the log; at the end of a cycle, the server's refusal if something was refused.
+  package mutating func next(_ facts: some SyncFacts, _ means: Means) throws -> Next {
+    while true {
+      cycle.idleTurns += 1
+      guard cycle.idleTurns < idleTurnsMax else { throw NoProgress(turns: cycle.idleTurns) }
+      if !steps.isEmpty { return .store(steps.removeFirst()) }
+      if !means.hasTime, try due.isReview || RequestKind.allCases.contains(where: { try isDue($0, facts) }) {
+        // A prefetched page that has arrived is not thrown away.
+        guard let ahead = means.ahead, let request = nextPage(facts), request == ahead else { return .outOfTime }
+        return .ask(.pages([request]))
+      }
+      if due.isAccountKnown, try decideLoss(facts) { continue }
+      wakeWhatIsDue(facts)
+      if !steps.isEmpty { continue }
+      if cycle.split.isOpen, cycle.split.parts.isEmpty {
+        endSplit(facts)
+        continue
+      }
+      switch try choose(facts) {
+      case .next(let next):
+        return next
+      case .again: continue
+      case nil: break
+      }
+      if try checkHalts(facts) { continue }
+      if let pace = pace.end(facts.learned({ $0.paces[scope] }), at: facts.now) {
+        steps.append(.append([.pace(pace)]))
+        continue
+      }
+      cycle.made = [:]
+      // Nothing is left to do, unless a zone was given up on the way.
+      due.wasIncomplete = zones.values.contains {
+        if case .ending = $0.phase { return true }
+        return $0.refusal != nil || $0.isLossNoted
+      }
+      cycle.failsInPart = true
+      try finish(facts)
+      return .done
+    }
+  }
+
+  private mutating func choose(_ facts: some SyncFacts) throws -> Choice? {
+    // The zone's identity was checked just now, so the deletion goes first.
+    if due.isAccountKnown, pace.wait(for: .upload, at: facts.now) == nil,
+      let zone = zonesToErase(facts, isResting: false).filter({ zones[$0]?.isToBeDeleted == true }).min()
+    {
+      return .next(.ask(.eraseZone(zone)))
+    }
+    var blocked: RequestPace.Wait?
+    for kind in [RequestKind.account, .zoneList, .query, .page, .lookup, .upload, .listed] {
+      if kind != .account, !due.isAccountKnown { break }
+      if let wait = pace.wait(for: kind, at: facts.now) {
+        if blocked.map({ wait.milliseconds < $0.milliseconds }) ?? true, try isDue(kind, facts) { blocked = wait }
+      } else if let choice = try choose(kind, facts) {
+        return choice
+      }
+    }
+    if let blocked { return .next(.wait(blocked)) }
+    let waits = [waitForRecord(facts), waitForFeed(facts)].compactMap(\.self)
+    guard let wait = waits.min(by: { $0.milliseconds < $1.milliseconds }) else { return nil }
+    // One waiting record or zone does not keep a halt from ending.
+    if try checkHalts(facts) { return .again }
+    cycle.made = [:]
+    return .next(.wait(wait))
+  }
+
+  /// The whole queue was read: ends halts with nothing pending any more, or lets a record that was refused be tried again.
+  private mutating func checkHalts(_ facts: some SyncFacts) throws -> Bool {
+    try cycle.sends && queue.checkHalts(facts)
+  }
+
+  private mutating func choose(_ kind: RequestKind, _ facts: some SyncFacts) throws -> Choice? {
+    switch kind {
+    case .account: due.isAccountKnown ? nil : .next(.ask(.user))
+    case .zoneList: try chooseList(facts)
+    case .query: chooseNewest(facts).map { .next(.ask(.newest($0))) }
+    case .page: nextPages(facts).map { .next(.ask(.pages($0))) }
+    case .lookup: try chooseLookup(facts)
+    case .upload: try chooseUpload(facts)
+    case .listed: try chooseListed(facts)
+    }
+  }
+
+  /// Whether something of a kind may be asked for.
+  func isDue(_ kind: RequestKind, _ facts: some SyncFacts) throws -> Bool {
+    switch kind {
+    case .account: !due.isAccountKnown
+    case .zoneList: zoneInQuestion != nil || (due.isList && cycle.fetchesFeed)
+    case .query: zoneToQuery(facts) != nil
+    case .page: nextZoneToFetch(facts) != nil
+    case .listed: zoneWithListing(facts) != nil
+    case .lookup: hasLookups(facts)
+    case .upload:
+      zones.values.contains(where: \.isRecreating)
+        || cycle.sends
+          && (zoneToErase(facts) != nil || facts.hasPending)
+    }
+  }
+
+  // MARK: Answers
+
+  /// A request was answered or refused.
+  ///
+  /// - Throws: what ends the cycle.
+  package mutating func apply(_ outcome: SyncOutcome, to request: SyncRequest, _ facts: some SyncFacts) throws {
+    hear(outcome, request.kind)
+    switch (request, outcome.result) {
+    case (.modify(let upload), let result): try apply(result, to: upload, outcome.serverOffset, facts)
+    case (_, .success(let answer)): try take(answer, to: request, outcome.serverOffset, facts)
+    case (_, .failure(let error)):
+      // Neither the user nor the list of changed zones can be asked for in smaller parts.
+      let isWhole = error.code == .answerTooLarge && (request.kind == .account || request.kind == .zoneList)
+      if isWhole || ErrorPolicy.request(error) == .retry {
+        postpone(request, error, facts)
+      } else {
+        try refuse(request, error, facts)
+      }
+    }
+  }
+
+  /// Notes what the end of any request says of its kind and of the sign-in.
+  package mutating func hear(_ outcome: SyncOutcome, _ kind: RequestKind) {
+    switch outcome.result {
+    // For an upload `goOn(after:)` does this, record by record.
+    case .success: if kind != .upload { pace.succeeded(kind) }
+    case .failure(let error): hear(error)
+    }
+  }
+
+  /// The server has refused a request, or one zone of it.
+  mutating func hear(_ error: CloudError) {
+    if ErrorPolicy.request(error) == .signIn { due.isAccountKnown = false }
+  }
+
+  /// A prefetched page failed; it may be asked for again after a wait.
+  package mutating func aheadFailed(_ page: PageRequest, _ error: CloudError, _ facts: some SyncFacts) {
+    failed(.page, error, doing: SyncRequest.pages([page]).words, facts)
+  }
+
+  private mutating func take(
+    _ answer: SyncAnswer, to request: SyncRequest, _ offset: Int64?, _ facts: some SyncFacts
+  ) throws {
+    switch (request, answer) {
+    case (.user, .user(let user)): due.isAccountKnown = true; try bind(user, facts)
+    case (.changedZones(let list), .changedZones(let page)): try take(page, to: list, offset, facts)
+    case (.allZones(let zone), .allZones(let zones)): try take(zones, of: zone, facts)
+    case (.pages(let requests), .pages(let answers)): try take(answers, to: requests, offset, facts)
+    case (.newest(let request), .newest(let page)): take(page, to: request, offset)
+    case (.lookUp(let request), .records(let found)):
+      switch request.purpose {
+      case .question: try take(found, to: request, offset, facts)
+      case .listed: try takeListed(found, to: request, offset, facts)
+      }
+    case (.createZone(let zone, let creation), .done): created(zone, creation, facts)
+    case (.eraseZone(let zone), .done): erased(zone, isLeft: false, facts)
+    default: preconditionFailure("the answer to a request of another kind")
+    }
+  }
+
+  /// A request failed and may be sent again after a wait. Only requests that change nothing, or that may be applied twice.
+  private mutating func postpone(_ request: SyncRequest, _ error: CloudError, _ facts: some SyncFacts) {
+    failed(request.kind, error, doing: request.words, facts)
+    switch request {
+    case .allZones(let zone):
+      let (question, phase) = takeQuestion(of: zone)
+      (self[zone].refusal, self[zone].phase) = (question?.error ?? error, phase)
+    case .createZone(let zone, .again): self[zone].phase = .open
+    // By now another zone may have the name: its identity is checked again.
+    case .eraseZone(let zone): self[zone].phase = .open
+    // The zones may be answered in smaller parts.
+    case .pages(let pages): if pages.count > 1 { limits.zones.refused(pages.count) }
+    default: break
+    }
+  }
+
+  private mutating func refuse(_ request: SyncRequest, _ error: CloudError, _ facts: some SyncFacts) throws {
+    switch request {
+    case .user: throw error
+    case .changedZones(let list):
+      // Asked once without the token. Only if that succeeds was the token the cause.
+      guard list.token != nil, ErrorPolicy.mayBeExpiredToken(error) else {
+        due.isListFromStart = false
+        throw error
+      }
+      due.isListFromStart = true
+    case .allZones(let zone):
+      self[zone].phase = takeQuestion(of: zone).phase
+      throw error
+    case .pages(let pages) where pages.count == 1: try refuse(pages[0], error, facts)
+    case .pages(let pages):
+      if ErrorPolicy.request(error) == .signIn { throw error }
+      // One of the zones may be the cause, or the size of the answer.
+      limits.zones.refused(pages.count)
+      limits.zones.growLater()
+    case .newest(let newest): try refuse(newest, error)
+    case .lookUp(let lookup):
+      switch lookup.purpose {
+      case .question: try refuse(lookup, error, facts)
+      case .listed: try refuseListed(lookup, error, facts)
+      }
+    case .createZone(let zone, let creation):
+      if case .again = creation { self[zone].phase = .open }
+      if ErrorPolicy.request(error) == .signIn { throw error }
+      switch creation {
+      case .upload(let id): refuseChanges(of: id, error, facts)
+      case .again: self[zone].refusal = error
+      }
+    case .eraseZone(let zone): try refuseErasure(of: zone, error, facts)
+    case .modify: break
+    }
+  }
+
+  /// A step of the store is done.
+  package mutating func recorded(_ step: StoreStep, _ result: StoreResult, _ facts: some SyncFacts) throws {
+    switch (step, result) {
+    case (.append(let step), _): try appended(step, facts)
+    case (.decideLoss(let step), .done): decided(step, facts)
+    case (.decideLoss, _): break
+    case (.takeKept(let readsAgain), .taken(let taken)):
+      if readsAgain { due.readsKept = false }
+      cycle.report.add(taken.report)
+      for id in taken.touched.sorted() { try changed(id, facts) }
+    case (.page(let step), .taken(let taken)): try applied(step, taken, facts)
+    case (.page(let step), .tooLarge(let error)): tooLarge(step, error)
+    case (.answers(let step), .taken(let taken)): try applied(step, taken, facts)
+    case (.answers(let step), .tooLarge(let error)): try tooLarge(step, error)
+    case (.settleChildren(let zone, let then), .changed(let ids)): try childrenSettled(of: zone, ids, then, facts)
+    case (.findAbsent(let zone, _), .absent(let proof)):
+      guard case .ending(var ending) = self[zone].phase else { return }
+      ending.stage = .absent(proof)
+      self[zone].phase = .ending(ending)
+      try goOnProving(zone, facts)
+    case (.findSynced(let zone), .synced(let ids)): removeAll(ids, of: zone, facts)
+    case (.createAgain(let zone, _), .changed(let ids)):
+      for id in ids { try changed(id, facts) }
+      if !ids.isEmpty { queue.referencesMayHaveChanged(in: zone) }
+    default: preconditionFailure("the result of a step of another kind")
+    }
+  }
+
+  /// The events whose premises held were appended.
+  private mutating func appended(_ step: AppendStep, _ facts: some SyncFacts) throws {
+    for case .event(.held(let held), _) in step.events where facts.held(held.id) == held {
+      cycle.report.held += 1
+      records.forgetCount(of: held.id)
+      endLater(held, facts)
+    }
+    for zone in step.losses {
+      guard let state = facts.zone(zone), state.isLost, !state.isErased else { continue }
+      noteLoss(of: zone, facts)
+    }
+    for id in step.touched { try changed(id, facts) }
+  }
+
+  private mutating func applied(_ step: AnswerStep, _ taken: TakenChanges, _ facts: some SyncFacts) throws {
+    cycle.report.add(taken.report)
+    for case .event(.held(let held), _) in step.before + step.after where facts.held(held.id) == held {
+      endLater(held, facts)
+    }
+    switch step.cause {
+    case .lookUp(let answer): try applied(answer, step.changes, taken, facts)
+    case .newest(let request, let page):
+      for id in taken.touched.sorted() { try changed(id, facts) }
+      if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: request.zone) }
+      self[request.zone].newest?.take(page)
+    case .listed(let answer): try applied(answer, step.changes, taken, facts)
+    case .removal(let zone, let removal):
+      for id in taken.touched.sorted() { try changed(id, facts) }
+      queue.referencesMayHaveChanged(in: zone)
+      if case .proof(let count, let saysFollowed) = removal {
+        try removedAbsent(count, saysFollowed: saysFollowed, from: zone, facts)
+      }
+    case .upload(let answer):
+      cycle.report.add(answer.report)
+      for id in taken.touched.sorted() { try changed(id, facts) }
+      try goOn(after: answer, facts)
+    }
+  }
+
+  private mutating func tooLarge(_ step: AnswerStep, _ error: StrandlineError) throws {
+    switch step.cause {
+    case .lookUp(let answer) where answer.asked > 1: limits.lookups.refused(answer.asked)
+    case .newest(let request, _) where request.limit > 1: self[request.zone].newest?.halve()
+    case .listed(let answer) where answer.count > 1:
+      limits.listed.refused(answer.count)
+      limits.listed.growLater()
+    case .upload(var answer) where !step.changes.isEmpty:
+      // The versions that the refusals brought along are looked up instead, in as many requests as it takes.
+      answer.forgetVersions()
+      var smaller = step
+      (smaller.changes, smaller.cause) = ([], .upload(answer))
+      steps.insert(.answers(smaller), at: 0)
+    default: throw error
+    }
+  }
+
+  // MARK: A cycle
+
+  /// A cycle begins.
+  package mutating func begin(_ options: CycleOptions, _ facts: some SyncFacts) {
+    let now = facts.now
+    (steps, notices) = ([], [])
+    let keepsOn = due.wasIncomplete
+    if keepsOn, let before = cycle.split.limitBefore { limits.operations.restore(before) }
+    // Only the feed says whether an upload arrived whose answer was lost.
+    let fetchesFeed = options.direction != .pushOnly || facts.hasAttempts
+    cycle = SyncCycle(options, fetchesFeed: fetchesFeed, upTo: facts.durableLSN)
+    if options.asksForChanges { (due.isList, due.isReview) = (true, true) }
+    due.isListFromStart = false
+    // The event that binds the account may not have been logged.
+    if facts.learned({ $0.bounds[scope] }) == nil { due.isAccountKnown = false }
+    let isFirst = due.isFirstCycle
+    due.isFirstCycle = false
+    if isFirst { beginChildReviews(facts) }
+    beginZones()
+    if keepsOn { lookAgain() }
+    due.wasIncomplete = true
+    if options.isUserInitiated {
+      pace.endOwnWaits()
+      for (id, wait) in queue.waits.all where wait == .time && records.waitsOnOwn(id) { queue.wake(id) }
+    }
+    let owners = queue.beginCycle(
+      isUserInitiated: options.isUserInitiated, erasures: zonesToErase(facts), at: now.nanoseconds)
+    beginHolds(isFirst: isFirst || keepsOn, notFull: owners, facts)
+    // Also in a cycle that ends before its first request: otherwise the next one would begin at once, for the same deadline.
+    wakeWhatIsDue(facts)
+    let logged = facts.learned { $0.paces[scope] }
+    if let pace = pace.begin(logged, at: now) { steps.append(.append([.pace(pace)])) }
+    steps.append(.takeKept(readsAgain: due.readsKept))
+  }
+
+  /// Drops the refusals and the unfinished phases of the cycle before.
+  private mutating func beginZones() {
+    for id in zones.keys {
+      var zone = self[id]
+      // A token that the server accepted in an earlier cycle proves nothing now.
+      if case .beginning = zone.feed.start { zone.feed.start = .beginning(tokenWasTaken: false) }
+      (zone.phase, zone.refusal, zone.tokenRefusals, zone.isLossNoted) = (.open, nil, 0, false)
+      // A cycle that ended early did not find out whether the records or the zone caused the refusals.
+      zone.lookups.names.formUnion(zone.lookups.refused.names)
+      zone.lookups.refused = RefusedLookups()
+      if !zone.listedRefused.refusals.isEmpty { (zone.listing, zone.listedRefused) = (nil, RefusedLookups()) }
+      if cycle.options.isUserInitiated {
+        zone.feed.progress.forgetEmpty()
+        if zone.feed.rest?.isServers != true { zone.feed.rest = nil }
+      }
+      zones[id] = zone.isAtRest ? nil : zone
+    }
+  }
+
+  /// A cycle ended early: everything that it began and did not finish is asked for again.
+  private mutating func lookAgain() {
+    queue.lookAgain()
+    for (id, wait) in queue.waits.all {
+      if wait == .lookup { lookUp(id) }
+      if wait == .fetch { fetch(id.zone) }
+    }
+  }
+
+  /// Ends the cycle; throws if a zone or a type was refused. So a cycle without an error leaves nothing pending but what its
+  /// report counts as held.
+  private func finish(_ facts: some SyncFacts) throws {
+    let all = zones.sorted { $0.key < $1.key }
+    for (zone, known) in all where known.isLossNoted {
+      // A rule may have decided about one since.
+      if let state = facts.zone(zone), state.isLost { throw StrandlineError.loss(of: zone, state) }
+    }
+    if let refusal = allRefusedZones(facts).min(by: { $0.key < $1.key }) { throw refusal.value }
+    for (zone, known) in all {
+      guard case .ending(let ending) = known.phase, let failure = ending.failure else { continue }
+      throw RefusedCycle(failure, "asking for records that the list of zone '\(zone)' did not show")
+    }
+    if let halted = queue.halts.types.min(by: { ($0.key.zone, $0.key.type) < ($1.key.zone, $1.key.type) }) {
+      throw RefusedCycle(
+        halted.value,
+        "the server refuses every '\(halted.key.type)' of zone '\(halted.key.zone)': \(halted.value); they stay in "
+          + "the store, and the rest was sent; the next 'now()' tries one of them, and so does the engine, less and less often",
+        isWhole: true)
+    }
+  }
+
+  /// Zones refused in this cycle, plus zones halted for uploads or erasure.
+  package func allRefusedZones(_ facts: some SyncFacts) -> [ZoneID: CloudError] {
+    var refused = zones.compactMapValues(\.refusal)
+    refused.merge(queue.halts.refusedZones) { known, _ in known }
+    refused.merge(haltedErasures(facts)) { known, _ in known }
+    return refused
+  }
+
+  // MARK: Records and waits
+
+  /// A record has changed, at the server or here. If it has no pending change any more, its refusals are forgotten: a later change
+  /// is counted from zero.
+  mutating func changed(_ id: RecordID, _ facts: some SyncFacts) throws {
+    queue.changed(id, facts)
+    guard queue.remembers(id) || records.hasRefusals(of: id), try facts.entry(id)?.pending == nil else {
+      return
+    }
+    queue.settled(id)
+    records.forgetRefusals(of: id)
+  }
+
+  /// A request failed and is to be sent again after a wait.
+  package mutating func failed(
+    _ kind: RequestKind, _ error: CloudError, doing: String, times: Int = 0, _ facts: some SyncFacts
+  ) {
+    if let logged = pace.failed(kind, error, doing: doing, times: times, at: facts.now) {
+      steps.append(.append([.pace(logged)]))
+    }
+  }
+
+  /// A request was refused and is not sent again; if the server named a wait, later ones of its kind keep to it.
+  mutating func failedIfNamed(_ kind: RequestKind, _ error: CloudError, doing: String, _ facts: some SyncFacts) {
+    if let wait = error.retryAfterMilliseconds, wait > 0 { failed(kind, error, doing: doing, facts) }
+  }
+
+  private mutating func wakeWhatIsDue(_ facts: some SyncFacts) {
+    endRests(facts)
+    let now = facts.now.nanoseconds
+    for id in records.times.takeDue(now) where queue.waits[id] == .time { queue.wake(id) }
+    let held = records.holdEnds.takeDue(now).compactMap { facts.held($0) }
+    release(held.filter { $0.durationMilliseconds > 0 })
+  }
+
+  /// The wait until the next record's retry, if nothing else is due.
+  private mutating func waitForRecord(_ facts: some SyncFacts) -> RequestPace.Wait? {
+    guard cycle.sends else { return nil }
+    while let (id, _) = records.times.first, queue.waits[id] != .time { records.times.removeFirst() }
+    if records.times.isEmpty { return nil }
+    // A record that this cycle would not send is not waited for.
+    let (waits, only, frozen) = (queue.waits, cycle.options.zone, frozenZones(facts))
+    let next = records.times.first {
+      waits[$0] == .time && (only == nil || $0.zone == only) && !frozen.contains($0.zone)
+    }
+    guard let (id, nanoseconds) = next else { return nil }
+    // For the caller this is a wait, whatever the refusal was: `.conflict` becomes `.throttled`.
+    let memory = records[id]
+    let error =
+      memory.postponed?.error ?? memory.unshown?.error
+      ?? CloudError(.conflict, reason: "'\(id)' was \(records.refusalsError(of: id).reason)")
+    return RequestPace.Wait(
+      milliseconds: facts.now.milliseconds(until: nanoseconds), error: error,
+      doing: "uploading to zone '\(id.zone)'",
+      isServers: memory.postponed != nil && !records.waitsOnOwn(id), isOfPart: true)
+  }
+
+  /// When the first of all timed waits ends; nil if there is none.
+  package func nextDue(at now: Moment) -> NextDue? {
+    var dues = RequestKind.allCases.compactMap { kind in
+      pace.wait(for: kind, at: now).map { NextDue(milliseconds: $0.milliseconds, isServers: $0.isServers) }
+    }
+    for moment in [records.times.first?.nanoseconds, records.holdEnds.first?.nanoseconds, queue.halts.nextTry] {
+      guard let moment else { continue }
+      dues.append(NextDue(milliseconds: now.milliseconds(until: moment), isServers: false))
+    }
+    if let rest = zones.values.compactMap(\.feed.rest).min(by: { $0.until < $1.until }) {
+      dues.append(NextDue(milliseconds: now.milliseconds(until: rest.until), isServers: rest.isServers))
+    }
+    return dues.min { $0.milliseconds < $1.milliseconds }
+  }
+
+  /// A person has released a held record, or discarded its change.
+  package mutating func holdEnded(_ id: RecordID, _ facts: some SyncFacts) {
+    records.forgetRefusals(of: id)
+    queue.wake(id)
+    queue.changed(id, facts)
+  }
+
+  /// How many records each table in memory holds, by the table's name.
+  package var remembered: [String: Int] {
+    let lookups = zones.values.count { !$0.lookups.isEmpty || !$0.listedRefused.refusals.isEmpty }
+    return [
+      "waits": queue.waits.all.count, "tags": queue.refusedTags.count,
+      "cascades": queue.cascadeCount, "records": records.count, "lookups": lookups, "parts": cycle.split.parts.count,
+      "refusedAlone": cycle.split.refusedAlone.count,
+    ].filter { $0.value > 0 }
+  }
+
+  // MARK: The account
+
+  /// A store belongs to one container, environment and user for its whole life, with all its databases. Its first cycle binds it.
+  private mutating func bind(_ user: String, _ facts: some SyncFacts) throws {
+    let bound = Bound(
+      container: address.container, environment: address.environment, scope: scope,
+      userHash: Bound.hash(ofUser: user))
+    let known = facts.learned { $0.bounds }
+    if let other = known.values.first(where: { !$0.isSameAccount(as: bound) }) {
+      due.isAccountKnown = false
+      throw AnotherAccount(other, bound)
+    }
+    if known[scope] == nil { steps.append(.append([.bound(bound)])) }
+  }
+}
+
+/// What observers of the engine are told beside its counts.
+package enum SyncNotice: Sendable {
+  case decided(ZoneLossDecision)
+  /// The first fetch of a zone skips the query for the newest records of a type, because the server refuses it.
+  case skipped(type: String, zone: ZoneID, CloudError)
+}
+
+/// The plan took 100,000 turns in a row without a request. Each such turn settles up to 200 records, so this is a fault in the plan, which
+/// would otherwise keep the device busy for ever.
+package struct NoProgress: Error {
+  package let turns: Int
+}
+
+/// A cycle that ends with a refusal.
+package struct RefusedCycle: Error {
+  package let error: CloudError
+  /// What was being done, or the whole message if `isWhole`.
+  package let words: String
+  package let isWhole: Bool
+
+  init(_ error: CloudError, _ words: String, isWhole: Bool = false) {
+    (self.error, self.words, self.isWhole) = (error, words, isWhole)
+  }
+}
+
+/// The store belongs to another user, container or environment.
+package struct AnotherAccount: Error {
+  package let known: Bound
+  package let found: Bound
+
+  init(_ known: Bound, _ found: Bound) { (self.known, self.found) = (known, found) }
+}
+
+extension Bound {
+  /// Whether both are of one container, environment and user.
+  fileprivate func isSameAccount(as other: Bound) -> Bool {
+    container == other.container && environment == other.environment && userHash == other.userHash
+  }
+}
