@@ -96,8 +96,8 @@ package struct LogError: Error, Sendable, CustomStringConvertible {
 extension LogError {
   /// A system call that failed while `doing`.
   static func system(_ doing: String, _ error: SystemError, file: String? = nil) -> LogError {
-    LogError(
-      error.isFull ? .full : .io, "\(doing): \(error)", file: file ?? error.subject, underlying: error)
+    let code: Code = error.isFull ? .full : error.isStale ? .replaced : .io
+    return LogError(code, "\(doing): \(error)", file: file ?? error.subject, underlying: error)
   }
 
   /// What every report of damage ends with: causes that are not a failing disk, and what to do.

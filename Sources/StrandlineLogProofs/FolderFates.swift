@@ -22,6 +22,8 @@ package enum FolderFate: String, CaseIterable, Sendable {
   case removed
   /// It was removed, and another store is at its path.
   case removedAndReplaced
+  /// Its files were removed, and another store's put into the same folder.
+  case emptiedAndFilled
   /// An older copy was put over its files.
   case overwrittenByOlder
   /// Another store's files were put over its files.
@@ -46,18 +48,47 @@ package enum FolderFate: String, CaseIterable, Sendable {
   package var isInPlace: Bool {
     self == .overwrittenByOlder || self == .overwrittenByAnother || self == .overwrittenBySameSession
   }
+  /// Whether its files have no name any more.
+  package var isRemoved: Bool { self == .removed || self == .removedAndReplaced || self == .emptiedAndFilled }
+
+  /// Whether nobody can see it between a look and the call that follows it at once, which is of this kind.
+  package func isBlind(before call: MeteredCall?) -> Bool {
+    switch call {
+    case .intoNamedFile: isInPlace
+    case .ofName: isInPlace || self == .emptiedAndFilled
+    case nil: false
+    }
+  }
+
+  /// What was changed of a store that is at the path, if a writer of this store has changed something of it. What the writer
+  /// had begun under a temporary name is its own.
+  ///
+  /// - Parameters:
+  ///   - found: the files at the path.
+  ///   - put: what was put there.
+  package func changes(in found: [String: [UInt8]], of put: [String: [UInt8]]) -> [String] {
+    // What is put over files leaves those that have other names.
+    let names = isInPlace ? Set(put.keys) : Set(put.keys).union(found.keys)
+    return names.filter { found[$0] != put[$0] && !(put[$0] == nil && $0.hasSuffix(LogFormat.temporarySuffix)) }
+      .sorted()
+  }
+
+  /// Whether other files are in the folder that a reader has open.
+  package var isInFolder: Bool { isInPlace || self == .emptiedAndFilled }
   /// Where the files of the writer are; nil if they have no name.
   package var keptPath: String? {
     switch self {
     case .moved, .replacedByAnother, .replacedByOlder, .secondWriter: Self.movedPath
     case .remounted: Self.path
-    case .removed, .removedAndReplaced, .overwrittenByOlder, .overwrittenByAnother, .overwrittenBySameSession: nil
+    case .removed, .removedAndReplaced, .emptiedAndFilled, .overwrittenByOlder, .overwrittenByAnother,
+      .overwrittenBySameSession:
+      nil
     }
   }
   /// The folder whose files are at the path afterwards; nil if there is none that was there before.
   package var sourcePath: String? {
     switch self {
-    case .replacedByAnother, .removedAndReplaced, .overwrittenByAnother: Self.otherPath
+    case .replacedByAnother, .removedAndReplaced, .emptiedAndFilled, .overwrittenByAnother: Self.otherPath
     case .replacedByOlder, .overwrittenByOlder: Self.olderPath
     case .moved, .removed, .secondWriter, .overwrittenBySameSession, .remounted: nil
     }
@@ -94,6 +125,10 @@ package enum FolderFate: String, CaseIterable, Sendable {
     case .removedAndReplaced:
       try remove()
       try move(Self.otherPath, to: Self.path)
+    case .emptiedAndFilled:
+      try disk.folder(Self.path).removeContents()
+      try disk.folder(Self.path).sync()
+      Self.put(disk.files(in: Self.otherPath), over: Self.path, disk)
     case .overwrittenByOlder: Self.put(disk.files(in: Self.olderPath), over: Self.path, disk)
     case .overwrittenByAnother: Self.put(disk.files(in: Self.otherPath), over: Self.path, disk)
     case .overwrittenBySameSession: Self.put(copy, over: Self.path, disk)
@@ -192,30 +227,70 @@ package final class OtherProcess: ForwardingFileSystem {
   package init(_ base: any FileSystem) { self.base = base }
 }
 
-/// Notes which calls write CONTROL.
-package final class ControlMeter: ForwardingFileSystem {
+/// A call that may change a file of a store by its name or through a file that has one.
+package enum MeteredCall: Sendable {
+  case intoNamedFile, ofName
+}
+
+/// Notes which calls of a writer may change what other files are put in the place of its own.
+package final class CallMeter: ForwardingFileSystem {
   package let disk: SimulatedDisk
-  fileprivate let noted = Mutex<Set<Int>>([])
-  package var calls: Set<Int> { noted.withLock { $0 } }
+  private let noted = Mutex<[Int: MeteredCall]>([:])
+  private let unnamed = Mutex<[String: MeteredFile]>([:])
   package var base: any FileSystem { disk }
   package init(_ disk: SimulatedDisk) { self.disk = disk }
 
+  package var calls: [Int: MeteredCall] { noted.withLock { $0 } }
+
+  fileprivate func note(_ call: MeteredCall) { noted.withLock { $0[disk.callCount + 1] = call } }
+
   package func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {
-    let file = try folder.open(name, mode)
-    return name == LogFormat.controlName ? MeteredFile(self, file) : file
+    let file = MeteredFile(self, try folder.open(name, mode))
+    if name.hasSuffix(LogFormat.temporarySuffix) {
+      unnamed.withLock { $0[name] = file }
+    } else {
+      file.getName()
+    }
+    return file
+  }
+
+  package func rename(_ name: String, to newName: String, in folder: any Folder) throws(SystemError) {
+    note(.ofName)
+    try folder.rename(name, to: newName)
+    unnamed.withLock { $0.removeValue(forKey: name) }?.getName()
+  }
+
+  package func unlink(_ name: String, in folder: any Folder) throws(SystemError) {
+    if !name.hasSuffix(LogFormat.temporarySuffix) { note(.ofName) }
+    try folder.unlink(name)
   }
 }
 
 private final class MeteredFile: ForwardingFile {
-  let meter: ControlMeter
+  let meter: CallMeter
   let base: any File
-  init(_ meter: ControlMeter, _ base: any File) {
+  private let hasName = Atomic(false)
+  init(_ meter: CallMeter, _ base: any File) {
     self.meter = meter
     self.base = base
   }
 
+  func getName() { hasName.store(true, ordering: .relaxed) }
+
+  private func note() {
+    if hasName.load(ordering: .relaxed) { meter.note(.intoNamedFile) }
+  }
+
   func write(_ bytes: [UInt8], _ range: Range<Int>, at offset: UInt64) throws(SystemError) {
-    meter.noted.withLock { _ = $0.insert(meter.disk.callCount + 1) }
+    note()
     try base.write(bytes, range, at: offset)
+  }
+  func preallocate(at offset: UInt64, length: UInt64) throws(SystemError) {
+    note()
+    try base.preallocate(at: offset, length: length)
+  }
+  func truncate(to size: UInt64) throws(SystemError) {
+    note()
+    try base.truncate(to: size)
   }
 }

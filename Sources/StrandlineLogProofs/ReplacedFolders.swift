@@ -150,37 +150,32 @@ package struct ReplacedFolders {
     try run(operation, calls, one)
   }
 
-  /// The calls that change the disk of an operation, and which of them write CONTROL.
+  /// The calls that change the disk of an operation, and which of them may change a file that has a name.
   private struct Calls {
     var first: Int
     var count: Int
-    var controlWrites: Set<Int>
+    var metered: [Int: MeteredCall]
   }
 
   private func calls(of operation: FolderOperation) throws -> Calls {
-    let meter = ControlMeter(base.clone())
+    let meter = CallMeter(base.clone())
     var writer = try Writer(meter.disk, through: meter)
     try writer.prepare(operation)
     let first = writer.disk.callCount + 1
     try writer.run(operation)
     let count = writer.disk.callCount + 1 - first
     guard count > 0 else { throw LogProblem("\(operation) changes nothing on the disk") }
-    return Calls(first: first, count: count, controlWrites: meter.calls)
+    return Calls(first: first, count: count, metered: meter.calls)
   }
 
   private mutating func run(_ operation: FolderOperation, _ calls: Calls, _ one: FolderCase) throws {
     let call = calls.first + one.call - 1
-    let isControlWrite = calls.controlWrites.contains(call)
-    // Between the comparison and the write that follows it at once nobody can see the copy, and the write makes
-    // the files equal again.
-    if one.fate == .overwrittenBySameSession, isControlWrite { return }
+    if one.fate.isBlind(before: calls.metered[call]) { return }
     cases += 1
-    do { try attempt(operation, one, call, isControlWrite) } catch { throw FolderFailure(one, "\(error)") }
+    do { try attempt(operation, one, call) } catch { throw FolderFailure(one, "\(error)") }
   }
 
-  private mutating func attempt(
-    _ operation: FolderOperation, _ one: FolderCase, _ call: Int, _ isControlWrite: Bool
-  ) throws {
+  private mutating func attempt(_ operation: FolderOperation, _ one: FolderCase, _ call: Int) throws {
     let fate = one.fate
     let disk = base.clone()
     var writer = try Writer(disk)
@@ -201,13 +196,12 @@ package struct ReplacedFolders {
     try cutPower(disk, writer, operation, one, 0)
     meddle(disk)
     let found = fate.goesOn ? [:] : disk.files(in: Self.path)
-    if fate != .secondWriter, !fate.isInPlace, !fate.goesOn {
-      try demand(
-        found == (fate.sourcePath.map { base.files(in: $0) } ?? [:]), "what is at the path was changed")
+    if fate != .secondWriter, !fate.goesOn {
+      let put = fate == .overwrittenBySameSession ? copy : fate.sourcePath.map { base.files(in: $0) } ?? [:]
+      let changes = fate.changes(in: found, of: put)
+      try demand(changes.isEmpty, "what is at the path was changed: \(changes.joined(separator: ", "))")
     }
-    if fate.isInPlace, !isControlWrite {
-      let put = fate.sourcePath.map { base.peek($0 + "/CONTROL") } ?? copy["/CONTROL"]
-      try demand(found["/CONTROL"] == put, "CONTROL of what was put over the files was changed")
+    if fate.isInPlace {
       let later = count.value.withLock { $0 } - acknowledged.withLock { $0 }
       try demand(later == 0, "\(later) writes were acknowledged after it")
     }
@@ -263,10 +257,9 @@ package struct ReplacedFolders {
   private func demandReplaced(_ error: any Error, _ fate: FolderFate) throws {
     guard !fate.goesOn, let error = error as? LogError else { throw error }
     // What is done beside commits says what failed: in a folder that was removed nothing gets a name any more.
-    let isRemoved = fate == .removed || fate == .removedAndReplaced
     // What was written into files that had other bytes by then is neither there nor not there.
-    let isUnknown = error.code == .outcomeUnknown && (fate.isInPlace || isRemoved)
-    guard error.code == .replaced || isUnknown || (isRemoved && error.underlying?.isAbsent == true) else {
+    let isUnknown = error.code == .outcomeUnknown && (fate.isInPlace || fate.isRemoved)
+    guard error.code == .replaced || isUnknown || (fate.isRemoved && error.underlying?.isAbsent == true) else {
       throw error
     }
   }

@@ -11,6 +11,7 @@ package protocol ForwardingFileSystem: AnyObject, FileSystem {
   func kind(of name: String, in folder: any Folder) throws(SystemError) -> PathKind
   func list(_ name: String, in folder: any Folder) throws(SystemError) -> [String]
   func rename(_ name: String, to newName: String, in folder: any Folder) throws(SystemError)
+  func unlink(_ name: String, in folder: any Folder) throws(SystemError)
   func lock(_ name: String, exclusive: Bool, in folder: any Folder) throws(SystemError) -> (any FileLock)?
 }
 
@@ -37,6 +38,7 @@ extension ForwardingFileSystem {
   package func rename(_ name: String, to newName: String, in folder: any Folder) throws(SystemError) {
     try folder.rename(name, to: newName)
   }
+  package func unlink(_ name: String, in folder: any Folder) throws(SystemError) { try folder.unlink(name) }
   package func lock(
     _ name: String, exclusive: Bool, in folder: any Folder
   ) throws(SystemError) -> (any FileLock)? { try folder.lock(name, exclusive: exclusive) }
@@ -64,7 +66,7 @@ private final class ForwardingFolder: Folder {
   func rename(_ name: String, to newName: String) throws(SystemError) {
     try fileSystem.rename(name, to: newName, in: base)
   }
-  func unlink(_ name: String) throws(SystemError) { try base.unlink(name) }
+  func unlink(_ name: String) throws(SystemError) { try fileSystem.unlink(name, in: base) }
   func removeFolder(_ name: String) throws(SystemError) { try base.removeFolder(name) }
   func sync(_ name: String) throws(SystemError) { try base.sync(name) }
   func lock(_ name: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {

@@ -208,11 +208,11 @@ package struct ReplacedStores {
   private struct Calls {
     var first: Int
     var count: Int
-    var controlWrites: Set<Int>
+    var metered: [Int: MeteredCall]
   }
 
   private func calls(of operation: StoreOperation) throws -> Calls {
-    let meter = ControlMeter(base.clone())
+    let meter = CallMeter(base.clone())
     let writer = try Writer(meter.disk, through: meter)
     try writer.prepare(operation)
     let tables = Self.tables(meter.disk)
@@ -229,7 +229,7 @@ package struct ReplacedStores {
       case .write, .backup, .suspend, .resume: true
       }
     guard count > 0, does else { throw LogProblem("\(operation) did not do its work: \(tables) to \(after)") }
-    return Calls(first: first, count: count, controlWrites: meter.calls)
+    return Calls(first: first, count: count, metered: meter.calls)
   }
 
   private static func tables(_ disk: SimulatedDisk) -> [String] {
@@ -238,16 +238,12 @@ package struct ReplacedStores {
 
   private mutating func run(_ operation: StoreOperation, _ calls: Calls, _ one: FolderCase) throws {
     let call = calls.first + one.call - 1
-    let isControlWrite = calls.controlWrites.contains(call)
-    // Nobody can see such a copy between the comparison and the write that follows it at once.
-    if one.fate == .overwrittenBySameSession, isControlWrite { return }
+    if one.fate.isBlind(before: calls.metered[call]) { return }
     cases += 1
-    do { try attempt(operation, one, call, isControlWrite) } catch { throw FolderFailure(one, "\(error)") }
+    do { try attempt(operation, one, call) } catch { throw FolderFailure(one, "\(error)") }
   }
 
-  private mutating func attempt(
-    _ operation: StoreOperation, _ one: FolderCase, _ call: Int, _ isControlWrite: Bool
-  ) throws {
+  private mutating func attempt(_ operation: StoreOperation, _ one: FolderCase, _ call: Int) throws {
     let fate = one.fate
     let disk = base.clone()
     let writer = try Writer(disk)
@@ -271,13 +267,12 @@ package struct ReplacedStores {
     // A resumption has looked at what is there before its first write, and holds nothing yet: it takes what is put there between
     // the two for what another process left.
     let mayGoOn = operation == .resume && (fate == .replacedByOlder || fate.isInPlace)
-    if fate != .secondWriter, !fate.isInPlace, !fate.goesOn, !mayGoOn {
-      let source = fate.sourcePath.map { base.files(in: $0) } ?? [:]
-      try demand(found == source, "what is at the path was changed: \(Self.difference(found, source))")
+    if fate != .secondWriter, !fate.goesOn, !mayGoOn {
+      let put = fate == .overwrittenBySameSession ? copy : fate.sourcePath.map { base.files(in: $0) } ?? [:]
+      let changes = fate.changes(in: found, of: put)
+      try demand(changes.isEmpty, "what is at the path was changed: \(changes.joined(separator: ", "))")
     }
-    if fate.isInPlace, !isControlWrite, !mayGoOn {
-      let put = fate.sourcePath.map { base.peek($0 + "/CONTROL") } ?? copy["/CONTROL"]
-      try demand(found["/CONTROL"] == put, "CONTROL of what was put over the files was changed")
+    if fate.isInPlace, !mayGoOn {
       let later = writer.count - countBefore.withLock { $0 }
       try demand(later == 0, "\(later) writes were acknowledged after it")
     }
@@ -330,10 +325,10 @@ package struct ReplacedStores {
     if let error {
       let code = (error as? StrandlineError)?.code
       // Files that have other bytes now may be read as anything.
-      let isSaid = code == .storeReplaced || (fate.isInPlace && code != nil)
+      let isSaid = code == .storeReplaced || (fate.isInFolder && code != nil)
       try demand(!fate.goesOn && isSaid, "a reader threw \(error)")
     }
-    if !fate.isInPlace {
+    if !fate.isInFolder {
       let now = try Self.records(reader)
       for (name, value) in shown {
         try demand(now[name].map { $0 >= value } ?? false, "a reader shows '\(name)' no more")
@@ -386,9 +381,8 @@ package struct ReplacedStores {
 
   private func demandReplaced(_ error: any Error, _ fate: FolderFate, _ operation: StoreOperation) throws {
     guard !fate.goesOn, let error = error as? StrandlineError else { throw error }
-    let isRemoved = fate == .removed || fate == .removedAndReplaced
-    let isUnknown = error.code == .outcomeUnknown && (fate.isInPlace || isRemoved)
-    let isAbsent = isRemoved && (error.underlying as? SystemError)?.isAbsent == true
+    let isUnknown = error.code == .outcomeUnknown && (fate.isInPlace || fate.isRemoved)
+    let isAbsent = fate.isRemoved && (error.underlying as? SystemError)?.isAbsent == true
     // What opens files again refuses those that are of two stores.
     let isRefused = operation.opensFiles && fate.isInPlace && error.code == .damaged
     guard error.code == .storeReplaced || isUnknown || isAbsent || isRefused else { throw error }
@@ -397,9 +391,5 @@ package struct ReplacedStores {
   private static func error(_ body: () throws -> Void) -> (any Error)? {
     do { try body() } catch { return error }
     return nil
-  }
-
-  private static func difference(_ left: [String: [UInt8]], _ right: [String: [UInt8]]) -> String {
-    Set(left.keys).union(right.keys).filter { left[$0] != right[$0] }.sorted().joined(separator: ", ")
   }
 }

@@ -47,7 +47,7 @@ extension StrandlineError {
     case let error as LogError: StrandlineError(error, doing)
     case let error as SystemError:
       StrandlineError(
-        error.isDeviceLocked ? .temporarilyUnavailable : error.isFull ? .diskFull : .io,
+        code(of: error),
         "\(doing): \(error)\(error.isDeviceLocked ? lockedAdvice : "")", file: error.subject, underlying: error)
     case let error as RunError: StrandlineError(error, doing)
     case let error as ByteReaderError: StrandlineError(.damaged, "\(doing): \(error)")
@@ -61,12 +61,19 @@ extension StrandlineError {
   package init(_ error: RunError, _ doing: String? = nil) {
     let code: Code =
       if let cause = error.cause {
-        cause.isDeviceLocked ? .temporarilyUnavailable : cause.isFull ? .diskFull : .io
+        Self.code(of: cause)
       } else {
         .damaged
       }
     self.init(
       code, doing.map { "\($0): \(error)" } ?? "\(error)", file: error.file, offset: error.offset,
       underlying: error.cause)
+  }
+
+  private static func code(of error: SystemError) -> Code {
+    if error.isDeviceLocked { return .temporarilyUnavailable }
+    // Of a store that is open for writing: its files are not those at its path any more.
+    if error.isStale { return .storeReplaced }
+    return error.isFull ? .diskFull : .io
   }
 }

@@ -90,7 +90,7 @@ extension Log {
     do throws(WriteFailure) {
       return try rewrite.make()
     } catch {
-      throw Self.failure("cannot rewrite segments of '\(path)'", error)
+      throw Self.failure("cannot rewrite segments of '\(path)'", keeper.named(error))
     }
   }
 

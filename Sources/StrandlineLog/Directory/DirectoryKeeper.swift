@@ -13,7 +13,8 @@ import Synchronization
 final class DirectoryKeeper: Sendable {
   let environment: SystemEnvironment
   let hold: StoreHold
-  var directory: StoreDirectory { hold.directory }
+  /// The folder as it is changed: each change looks first.
+  let directory: StoreDirectory
   private let state: Mutex<State>
   /// Held by the thread that writes MANIFEST.
   private let writing = Mutex(())
@@ -33,6 +34,7 @@ final class DirectoryKeeper: Sendable {
   init(environment: SystemEnvironment, hold: StoreHold, manifest: Manifest, unused: [UInt64] = []) {
     self.environment = environment
     self.hold = hold
+    directory = StoreDirectory(place: hold.directory.place, folder: HeldFolder(hold, environment.clock))
     state = Mutex(State(manifest: manifest, unused: unused))
   }
 
@@ -73,7 +75,8 @@ final class DirectoryKeeper: Sendable {
     let file = try directory.folder.open(SegmentName.name(segmentID), .readWrite)
     defer { file.close() }
     guard try file.size() > end else { return }
-    // Another store's file may have been put over it since the last look: then it stays, and the next look says so.
+    // Another store's file, or a copy of this one, may be there since the last look: then it stays, and the next look says so.
+    guard try hold.isCurrent() else { return }
     let header = try file.read(at: 0, count: LogFormat.headerBytes)
     guard header.count == LogFormat.headerBytes, header.u32(at: LogFormat.Header.salt) == entry.salt else { return }
     try file.truncate(to: end)
@@ -103,7 +106,7 @@ final class DirectoryKeeper: Sendable {
         try changed(before.manifest).replace(in: directory.folder)
       } catch {
         if case .unknown(let cause) = error { state.withLock { $0.failure = cause } }
-        throw error
+        throw named(error)
       }
       state.withLock { state in
         // What `noteForNextList` added meanwhile stays, and is on the next list.

@@ -96,6 +96,18 @@ final class StoreHold: Sendable {
     }
   }
 
+  /// Compares CONTROL, right before events are written into a segment.
+  ///
+  /// - Throws: `.refused`; `.replaced` if it has other bytes than this writer has written.
+  func compare() throws(WriteFailure) {
+    try change { slots throws(SystemError) in try slots.isCurrentIn(control) }
+  }
+
+  /// Whether CONTROL has what this writer has found or written there.
+  func isCurrent() throws(SystemError) -> Bool {
+    try bounding.withLock { slots throws(SystemError) in try slots.isCurrentIn(control) }
+  }
+
   /// - Parameter body: returns false if CONTROL has other bytes than this writer has written.
   private func change(_ body: (inout ControlFile) throws(SystemError) -> Bool) throws(WriteFailure) {
     let isOurs: Bool

@@ -218,7 +218,7 @@ package struct Manifest: Hashable, Sendable {
       try folder.rename(temporary, to: LogFormat.manifestName)
       try folder.sync()
     } catch {
-      throw .unknown(error)
+      throw .renaming(error)
     }
   }
 }

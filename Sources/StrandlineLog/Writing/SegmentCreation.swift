@@ -17,6 +17,9 @@ enum WriteFailure: Error {
   /// Nothing of it is there, and no more is written: the store is not at its path any more.
   case replaced(LogError)
 
+  /// A rename that failed, or the sync after it. `HeldFolder` renames nothing in the files of another store.
+  static func renaming(_ error: SystemError) -> WriteFailure { error.isStale ? .refused(error) : .unknown(error) }
+
   /// What failed.
   var cause: SystemError {
     switch self {
@@ -106,7 +109,7 @@ struct SegmentCreation {
       try folder.sync()
     } catch {
       file.close()
-      throw .unknown(error)
+      throw .renaming(error)
     }
     return (file, allocated)
   }
@@ -120,7 +123,7 @@ struct SegmentCreation {
       try folder.sync()
       return failure
     } catch {
-      return .unknown(failure.cause)
+      return error.isStale ? failure : .unknown(failure.cause)
     }
   }
 

@@ -144,6 +144,8 @@ struct SegmentWriter: Sendable {
   /// - Complexity: O(bytes of the group); one write and one sync.
   mutating func write(_ group: inout PendingGroup) throws(WriteFailure) -> (offsets: [UInt32], end: UInt32) {
     guard var live else { preconditionFailure("a group is written into a segment") }
+    // A copy that was put over the files since the last look keeps its bytes.
+    try keeper.hold.compare()
     let opening = live.pendingOpening ?? []
     let start = live.end + UInt32(opening.count)
     let bytes = UInt64(group.frames.count)
@@ -235,6 +237,7 @@ struct SegmentWriter: Sendable {
   ///
   /// - Throws: `.unknown`; `.replaced` if a copy was put over the files.
   mutating func finish() throws(WriteFailure) {
+    if hasAppended { try keeper.hold.compare() }
     do throws(SystemError) { guard try seal() else { return } } catch { throw .unknown(error) }
     do throws(WriteFailure) {
       try keeper.hold.write(flushed)

@@ -106,6 +106,7 @@ extension SystemError {
   package static func stale(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: ESTALE)
   }
+  package var isStale: Bool { errno == ESTALE }
   package static func closed(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: EBADF)
   }
