@@ -14,6 +14,8 @@ final class LogFacts: SyncFacts {
     var events: [Event] = []
     var now = Moment(wall: 1_000_000, nanoseconds: 1_000_000_000)
     var reads = 0
+    /// After this number of reads each one fails.
+    var readsMax = Int.max
     /// Changes whose events cannot be read any more.
     var damaged: [LSN: RecordID] = [:]
   }
@@ -37,6 +39,9 @@ final class LogFacts: SyncFacts {
   var durableLSN: LSN { LSN(rawValue: UInt64(state.withLock { $0.events.count })) }
   var reads: Int { state.withLock { $0.reads } }
   var events: [Event] { state.withLock { $0.events } }
+
+  /// No more than `count` events can be read from now on: a plan that reads on and on fails soon.
+  func limitReads(to count: Int) { state.withLock { $0.readsMax = $0.reads + count } }
 
   func advance(milliseconds: Int64) {
     state.withLock { state in
@@ -72,11 +77,12 @@ final class LogFacts: SyncFacts {
   }
 
   func readIfKept(_ lsn: LSN) throws(StrandlineError) -> LogEvent? {
-    let event: Event? = state.withLock { state in
+    let (event, isLast): (Event?, Bool) = state.withLock { state in
       state.reads += 1
       let place = Int(lsn.rawValue) - 1
-      return state.events.indices.contains(place) ? state.events[place] : nil
+      return (state.events.indices.contains(place) ? state.events[place] : nil, state.reads > state.readsMax)
     }
+    if isLast { throw StrandlineError(.noProgress, "the plan reads on and on") }
     return event.map {
       LogEvent(
         lsn: lsn.rawValue, schema: EventCodec.schema, body: EventCodec.encode($0), indexInTransaction: 0, isFirst: true,

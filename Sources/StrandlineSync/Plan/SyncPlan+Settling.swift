@@ -91,7 +91,9 @@ extension SyncPlan {
           // The server is overloaded; but if it postpones a record again and again, the record is the cause.
           if answer.isWhole, records[id].postponed?.count == 1 { isOverloaded = true }
           wait = (wait?.retryAfter ?? -1) >= (error.retryAfter ?? 0) ? wait : error
-        case .target: try waitForTarget(upload, error, answer.victims, facts)
+        case .target:
+          queue.refused(id)
+          try waitForTarget(upload, error, answer.victims, facts)
         case .zoneMissing:
           if answer.isWhole { missingZone = error }
           records.countRefusal(of: id, error)
@@ -109,6 +111,7 @@ extension SyncPlan {
           sendAgain(id, facts)
         case .hold, .halt, .stopSaves, .split:
           if answer.outcomes.count == 1 { restoreLimit() }
+          queue.refused(id)
           queue.wake(id)
         }
       }

@@ -47,7 +47,7 @@ extension OutgoingQueue {
         if needs.contains(target) {
           try letAlong(RecordID(target, zone: zone), with: RecordID(name, zone: zone), reading.facts)
         }
-        switch try find(RecordID(target, zone: zone), &reading) {
+        switch try find(RecordID(target, zone: zone), &reading, isSent: { all[$0.key] != nil }) {
         case .atServer: break
         case .ready(let item):
           endWait(of: item.id)
@@ -77,12 +77,17 @@ extension OutgoingQueue {
   }
 
   /// The state of a record to which another one refers. If the two wait for each other, the wait ends when both are sent together.
-  mutating func find(_ id: RecordID, _ reading: inout Reading) throws -> Found {
+  ///
+  /// - Parameter isSent: whether a record is in the request so far.
+  mutating func find(
+    _ id: RecordID, _ reading: inout Reading, isSent: (RecordID) -> Bool
+  ) throws -> Found {
     guard let entry = try reading.facts.entry(id), let pending = entry.pending, entry.base == nil,
       !pending.isDeletion, underWay[id] != pending.newest
     else { return .atServer }
     switch waits[id] {
-    case .target, nil: break
+    case nil: break
+    case .target(let other) where try isSent(other) || lacksSave(of: other, reading.facts): break
     default: return .waits
     }
     if lanes[id.zone]?.isReady(id, pending.newest) == true { return .atServer }
@@ -92,10 +97,17 @@ extension OutgoingQueue {
     return .ready(item)
   }
 
-  /// Whether a record that was not read yet may be sent along with another one.
+  /// Whether the server lacks a record, as far as this store knows, and a save of it is pending: the request that needs it brings it,
+  /// if it can be sent.
+  func lacksSave(of id: RecordID, _ facts: some SyncFacts) throws -> Bool {
+    guard let entry = try facts.entry(id), let pending = entry.pending else { return false }
+    return entry.base == nil && !pending.isDeletion
+  }
+
+  /// Whether a record that was not read yet, or that waits for one of the same request, may be sent along with another one.
   func mayGo(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading) -> Bool {
     pending.newest <= reading.facts.durableLSN
-      && reading.facts.held(id).map { $0.lsn < pending.newest } ?? true
+      && reading.facts.held(id).map { $0.lsn < pending.newest || ($0.isOfReference && waits[id] != nil) } ?? true
       && !halts.contains(id, entry, pending)
       && refusedTag(of: id).map { (entry.base?.changeTag).equalsUTF8($0) == false } ?? true
   }
@@ -108,15 +120,17 @@ extension OutgoingQueue {
     case circle
   }
 
-  /// The target to wait for, if the server refused a record because of a reference. Two records that wait for each other would wait for
-  /// ever, so such a target does not count.
+  /// The target to wait for, if the server refused a record because of a reference: first one that no request of this store brings,
+  /// last one that the same request brings. Two records that wait for each other would wait for ever, so such a target does not
+  /// count.
   func lack(of item: UploadItem, _ facts: some SyncFacts) throws -> Lack {
-    var isOfCircle = false
-    for target in try facts.lacks(of: item) {
-      if !waitsInTurn(target.id, for: item.id) { return .record(target.id) }
-      isOfCircle = true
+    let lacks = try facts.lacks(of: item)
+    let set = facts.set(of: item.id)
+    func rank(_ target: LackingTarget) -> Int { !target.isSaved ? 0 : facts.set(of: target.id) != set ? 1 : 2 }
+    for target in lacks.sorted(by: { rank($0) < rank($1) }) where !waitsInTurn(target.id, for: item.id) {
+      return .record(target.id)
     }
-    return isOfCircle ? .circle : .nothing
+    return lacks.isEmpty ? .nothing : .circle
   }
 
   func waitsInTurn(_ target: RecordID, for id: RecordID) -> Bool {
@@ -154,6 +168,13 @@ extension SyncFacts {
     }
     if item.targets.count > 1 { item.targets.sort() }
     return item
+  }
+}
+
+extension Held {
+  /// Whether a reference is the cause. Then the hold is only shown to the app, and the record waits for its target.
+  var isOfReference: Bool {
+    code == CloudError.Code.validatingReferenceError.rawValue && durationMilliseconds == 0
   }
 }
 

@@ -33,10 +33,7 @@ extension OutgoingQueue {
       lanes[set.zone]?.sets.insert(set.number)
       return .work(.hold(reading.unreadable))
     }
-    guard let items = gathered, !items.isEmpty else {
-      passOver(reading.facts.members(of: set))
-      return nil
-    }
+    guard let items = gathered, !items.isEmpty else { return nil }
     let cancelled = try neverSent(items, reading.facts)
     guard cancelled.isEmpty else {
       lanes[set.zone]?.sets.insert(set.number)
@@ -66,6 +63,7 @@ extension OutgoingQueue {
     var left = reading.facts.members(of: set)
     var met = Set(left)
     unwatch(set)
+    try letThrough(left, reading.facts)
     var (place, checked) = (0, 0)
     while place < left.count || checked < items.count {
       guard place < left.count else {
@@ -86,8 +84,12 @@ extension OutgoingQueue {
         watch(met, for: set)
         return nil
       case .together where !halts.contains(id, entry, pending): break
-      // It waits for another record of this request.
-      case .target(let other) where met.contains(other): break
+      // It waits for another record of this request, or for one that goes with them, if it can.
+      case .target(let other)
+      where try met.contains(other) || (!pending.isDeletion && goesAlong(other, with: met, reading.facts)): break
+      case .target(let other):
+        watch(met.union([other]), for: set)
+        return nil
       // The app has changed it since this round began: the set does not wait for the next round.
       case nil where mayGo(id, entry, pending, reading): break
       default:
@@ -116,6 +118,12 @@ extension OutgoingQueue {
     return items
   }
 
+  /// Whether a record that one of `ids` needs is taken along: it waits for one of them in turn, or the server lacks it.
+  private func goesAlong(_ id: RecordID, with ids: Set<RecordID>, _ facts: some SyncFacts) throws -> Bool {
+    if case .target(let other)? = waits[id], ids.contains(other) { return true }
+    return try lacksSave(of: id, facts)
+  }
+
   /// Adds the targets of a record that the server lacks.
   ///
   /// - Returns: a target that cannot be sent.
@@ -134,15 +142,14 @@ extension OutgoingQueue {
         guard case .target(let waited)? = waits[target], met.contains(waited) else { continue }
       }
       met.insert(target)
-      try letAlong(target, with: item.id, reading.facts)
-      if let other = reading.facts.set(of: target) {
+      let together = reading.facts.set(of: target).map { reading.facts.members(of: $0) }
+      try letThrough(together ?? [target], with: item.id, reading.facts)
+      if let together {
         left.append(target)
-        for member in reading.facts.members(of: other) where met.insert(member).inserted {
-          left.append(member)
-        }
+        for member in together where met.insert(member).inserted { left.append(member) }
       } else if needed.base != nil {
         left.append(target)
-      } else if case .ready(let single) = try find(target, &reading) {
+      } else if case .ready(let single) = try find(target, &reading, isSent: { met.contains($0) }) {
         items.append(single)
       } else {
         return target

@@ -139,8 +139,12 @@ package struct OutgoingQueue: Sendable {
     }
   }
 
-  /// A set cannot be sent before one of these records has changed. Then the whole set is checked again.
-  mutating func watch(_ ids: Set<RecordID>, for set: RecordSet) { watches.begin(set, ids) }
+  /// A set cannot be sent before one of these records has changed. Then the whole set is checked again. If a halt let it through,
+  /// it lets the next one through.
+  mutating func watch(_ ids: Set<RecordID>, for set: RecordSet) {
+    watches.begin(set, ids)
+    if halts.hasTypes { for id in ids { halts.waits(id) } }
+  }
 
   mutating func unwatch(_ set: RecordSet) { watches.end(set) }
 
@@ -432,15 +436,30 @@ package struct OutgoingQueue: Sendable {
     halts.letAlong(id, with: other, entry, pending)
   }
 
-  /// A set cannot go now: if a record of it was let through, the next one is.
-  mutating func passOver(_ ids: [RecordID]) { if halts.hasTypes { for id in ids { halts.waits(id) } } }
+  /// Records that can only be sent together are gathered: a halted type that lets one of them through lets all of them through.
+  ///
+  /// - Parameter other: the record of the request that needs them, if one does.
+  mutating func letThrough(_ ids: [RecordID], with other: RecordID? = nil, _ facts: some SyncFacts) throws {
+    guard halts.hasTypes else { return }
+    for id in ids {
+      guard let entry = try facts.entry(id), let pending = entry.pending, halts.contains(id, entry, pending) else {
+        continue
+      }
+      if let other { halts.letAlong(id, with: other, entry, pending) }
+      _ = halts.letsThrough(id, entry, pending, together: ids)
+    }
+  }
 
+  /// The server has refused a record for a reason of its own.
+  mutating func refused(_ id: RecordID) { halts.refused(id) }
+
+  /// Whether a halt lets a record through. A set is let through when it is gathered: only then is it known whether it can go.
   private mutating func letsThrough(
     _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading
   ) -> Bool {
-    halts.letsThrough(id, entry, pending) {
-      reading.facts.set(of: id).map { reading.facts.members(of: $0) } ?? []
-    }
+    guard let set = reading.facts.set(of: id) else { return halts.letsThrough(id, entry, pending) }
+    lanes[set.zone, default: UploadLane()].sets.insert(set.number)
+    return false
   }
 
   /// A record can be sent, as far as is known: puts it into its lane, or with its upload set.
@@ -471,13 +490,17 @@ package struct OutgoingQueue: Sendable {
     at held: Held, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
   ) throws {
     let id = held.id
-    guard held.code == CloudError.Code.validatingReferenceError.rawValue, held.durationMilliseconds == 0 else {
-      return wait(id, for: .hold)
-    }
+    guard held.isOfReference else { return wait(id, for: .hold) }
     // The references that prevented a deletion may be gone: the zone has changed, or the process is new.
     if !pending.isDeletion {
       guard let item = try item(of: id, entry, pending, &reading) else { return }
-      if case .record(let target) = try lack(of: item, reading.facts) { return wait(id, for: .target(target)) }
+      if case .record(let target) = try lack(of: item, reading.facts) {
+        wait(id, for: .target(target))
+        // Its set can go if that one is in the same request, and so can a set that needs it.
+        wakeSets(watching: id)
+        if let set = reading.facts.set(of: id) { lanes[id.zone, default: UploadLane()].sets.insert(set.number) }
+        return
+      }
     }
     try ready(id, entry, pending, &reading)
   }

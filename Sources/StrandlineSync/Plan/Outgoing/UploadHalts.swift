@@ -51,7 +51,7 @@ package struct UploadHalts: Sendable {
       case none
       /// The next one that was not refused yet (`isNew`), or the next of any.
       case next(isNew: Bool)
-      /// This one, with the rest of its upload set and what it needs, until the server answers.
+      /// This one, with the rest of its upload set and what it needs, until the server accepts or refuses it.
       case records(Set<RecordID>, isNew: Bool)
     }
     var error: CloudError
@@ -130,7 +130,6 @@ package struct UploadHalts: Sendable {
     var isChanged = false
     for (type, halt) in typeHalts where halt.probe == .next(isNew: true) {
       typeHalts[type]?.probe = .next(isNew: false)
-      typeHalts[type]?.skipped = []
       isChanged = true
     }
     return isChanged
@@ -145,7 +144,7 @@ package struct UploadHalts: Sendable {
   ///
   /// - Parameter together: the records of its upload set.
   mutating func letsThrough(
-    _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, together: () -> [RecordID]
+    _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, together: [RecordID] = []
   ) -> Bool {
     let type = HaltedType(zone: id.zone, type: entry.type)
     guard let halt = typeHalts[type], !isHalted(id, pending) else { return false }
@@ -155,7 +154,7 @@ package struct UploadHalts: Sendable {
     case .next(let isNew):
       if halt.skipped.contains(id) { return false }
       if isNew, let refused = halt.refused[id], refused >= pending.newest { return false }
-      typeHalts[type]?.probe = .records(Set(together()).union([id]), isNew: isNew)
+      typeHalts[type]?.probe = .records(Set(together).union([id]), isNew: isNew)
       return true
     }
   }
@@ -169,6 +168,13 @@ package struct UploadHalts: Sendable {
     typeHalts[type]?.probe = .none
     ids.insert(id)
     typeHalts[type]?.probe = .records(ids, isNew: isNew)
+  }
+
+  /// The server has refused a record that was let through, for a reason of its own: until the halt's wait is over no other one is.
+  mutating func refused(_ id: RecordID) {
+    for (type, halt) in typeHalts {
+      if case .records(let ids, _) = halt.probe, ids.contains(id) { typeHalts[type]?.probe = .none }
+    }
   }
 
   /// A record that was let through has to wait for something else: the next one is let through.
