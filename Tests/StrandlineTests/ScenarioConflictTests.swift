@@ -35,6 +35,26 @@ private func counting() -> ConflictRules {
   return conflicts
 }
 
+/// A device that has counted the note `n` from 0 to 1 and has not sent that, another device, and a copy of the first one's disk.
+///
+/// - Parameter isRenamed: an earlier copy has sent another note, by which each learns that its disk was copied.
+private func copied(isRenamed: Bool) async throws -> (a: Device, b: Device, copy: Device) {
+  let fleet = try Fleet()
+  let (a, b, copy, early) = (fleet.device("a"), fleet.device("b"), fleet.device("copy"), fleet.device("early"))
+  for device in [a, b] { try await device.open(conflicts: counting()) }
+  try await a.put("n", ["count": 0])
+  try await exchange(a, b)
+  early.restore(from: a.disk)
+  try await a.put("n", ["count": 1])
+  copy.restore(from: a.disk)
+  for device in [early, copy] { try await device.open(conflicts: counting()) }
+  if isRenamed {
+    try await early.put("other", ["count": 0])
+    try await early.exchange()
+  }
+  return (a, b, copy)
+}
+
 @Suite(.timeLimit(.minutes(30))) struct ScenarioConflictTests {
   @Test func `56: edits of different fields both survive`() async throws {
     for order in [[0, 1, 0], [1, 0, 1]] {
@@ -168,6 +188,46 @@ private func counting() -> ConflictRules {
     try await exchange(a, b)
     #expect(try await b.value("n", "count") == 5)
     try await expectAgreement(a, b)
+  }
+
+  /// A copy of a disk merges an edit that was not sent; then the original sends it, from a merge of its own. What another device
+  /// adds is less than nothing, so the greater number is no answer.
+  ///
+  /// - Parameters:
+  ///   - isRenamed: the original has learned that it was copied, and writes under another ID.
+  ///   - more: what the copy adds after its merge.
+  @Test(arguments: [(false, 0), (true, 0), (true, 100)])
+  func `60: a counter counts an edit once that a copy has merged, and the original has sent`(
+    _ isRenamed: Bool, _ more: Int64
+  ) async throws {
+    let (a, b, copy) = try await copied(isRenamed: isRenamed)
+    try await b.put("n", ["count": -10])
+    try await b.exchange()
+    try await copy.exchange(.pullOnly)
+    #expect(try await copy.value("n", "count") == -9)
+    if more > 0 { try await copy.put("n", ["count": .int64(more - 9)]) }
+    try await exchange(a, b)
+    #expect(try await b.value("n", "count") == -9)
+    try await b.put("n", ["count": -19])
+    try await exchange(b, copy, a, b)
+    #expect(try await copy.value("n", "count") == .int64(more - 19))
+    try await expectAgreement(a, b, copy)
+  }
+
+  /// The original has sent a part of what the copy's merge carries on.
+  @Test(arguments: [false, true])
+  func `60: a counter counts an edit once that a copy has added to and merged, and the original has sent`(
+    _ isRenamed: Bool
+  ) async throws {
+    let (a, b, copy) = try await copied(isRenamed: isRenamed)
+    try await copy.put("n", ["count": 101])
+    try await b.put("n", ["count": 10])
+    try await b.exchange()
+    try await copy.exchange(.pullOnly)
+    #expect(try await copy.value("n", "count") == 111)
+    try await exchange(a, copy, a, b)
+    #expect(try await copy.value("n", "count") == 111)
+    try await expectAgreement(a, b, copy)
   }
 
   @Test func `61: a field set to null arrives, and another device's field survives`() async throws {

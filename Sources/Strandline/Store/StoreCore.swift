@@ -321,6 +321,12 @@ package struct StoreCore: ~Copyable, Sendable {
     return try source.event(at: lsn)
   }
 
+  /// The same; nil if compaction removed it.
+  func eventIfKept(at lsn: LSN) throws(StrandlineError) -> Event? {
+    if let found = appended(lsn) { return try EventSource.decode(found) }
+    return try source.eventIfKept(at: lsn)
+  }
+
   /// An event that is not known to be durable; nil if it is none of those.
   private func appended(_ lsn: LSN) -> LogEvent? {
     inFlight[lsn].map { body in

@@ -217,7 +217,9 @@ package struct Intake {
         == true,
       sendsAgain: core.projections.sync.zones[id.zone]?.resetPolicy == ResyncSource.here.rawValue,
       mayHaveArrived: core.projections.attempted(entry?.pending) != nil,
-      mayBeOfCopy: entry?.pending.map { mayBeOfCopy(stamp, $0, core) } ?? false,
+      mayBeOfCopy: try entry?.pending.map {
+        try mayBeOfCopy(stamp, $0, core) || (acknowledged == .none && containsPart(stamp, of: $0, base, core))
+      } ?? false,
       namesCopy: isOlder && namesCopy(stamp, core))
   }
 
@@ -239,13 +241,15 @@ package struct Intake {
   ) throws -> LSN {
     guard let edit, let pending = entry?.pending else { return included ?? .none }
     let (sync, end) = (core.projections.sync, core.projections.appliedLSN)
-    var written = Set(edit.loaded.dirty.values)
+    var written = Set(edit.loaded.dirty.values).union(pending.sendable)
     for seen in stamp.seen.values
     where pending.first < seen.lsn && seen.lsn < pending.newest && sync.owns(seen.lsn, tenure: seen.tenure, upTo: end) {
       if try core.source.eventIfKept(at: seen.lsn)?.recordID == id { written.insert(seen.lsn) }
     }
     let base = entry?.base?.content ?? .none
-    let found = try newestIncluded(in: stamp, of: written.filter { $0 > base }.sorted(), core)
+    let found = try written.filter { $0 > base }.sorted().last { mutation in
+      try newestIncluded(in: stamp, of: [mutation], core) != nil || containsBoth(stamp, ofMergeAt: mutation, core)
+    }
     return max(included ?? .none, found ?? .none)
   }
 
@@ -332,8 +336,19 @@ package struct Intake {
   /// Whether a mutation of this store created a record with one of these births. `seen` has one tenure a writer, so it may not name
   /// a creation that a copy of this store has sent and edited under the same writer ID.
   private func began(_ births: Set<Birth>, at lsn: LSN, _ core: borrowing StoreCore) throws -> Bool {
-    guard case .saved(let saved)? = try core.source.eventIfKept(at: lsn), saved.isCreation else { return false }
+    guard case .saved(let saved)? = try core.eventIfKept(at: lsn), saved.isCreation else { return false }
     return !saved.births.isDisjoint(with: births)
+  }
+
+  /// Whether a version contains both that a merge of this store has joined: a copy of this store has sent the mutation that was merged
+  /// here, from a merge of its own. No `seen` names this one, and taken for a change of its own it would count that mutation twice.
+  private func containsBoth(_ stamp: Stamp, ofMergeAt lsn: LSN, _ core: borrowing StoreCore) throws -> Bool {
+    guard case .merged(let merged)? = try core.eventIfKept(at: lsn), !merged.births.isDisjoint(with: stamp.births),
+      let event = try core.eventIfKept(at: merged.base), let base = try LoadedVersion(event, at: merged.base),
+      stamp.dominates(base.version.stamp)
+    else { return false }
+    return try newestIncluded(in: stamp, of: [merged.local], core) != nil
+      || containsBoth(stamp, ofMergeAt: merged.local, core)
   }
 
   /// A tombstone does not say which record of a name it ended, so it may be of an earlier one. It is doubtful if the base is newer
@@ -465,6 +480,17 @@ package struct Intake {
     else { return false }
     return seen.lsn >= pending.since
       && !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN)
+  }
+
+  /// Whether a version contains the oldest mutation that a merge of this store carries on, and the base does not: a copy of this store
+  /// has sent that, and not all that was merged here.
+  private func containsPart(
+    _ stamp: Stamp, of pending: Pending, _ base: LoadedVersion?, _ core: borrowing StoreCore
+  ) throws -> Bool {
+    guard pending.since < pending.first, try newestIncluded(in: stamp, of: [pending.since], core) != nil else {
+      return false
+    }
+    return try base.map { try newestIncluded(in: $0.version.stamp, of: [pending.since], core) == nil } ?? true
   }
 
   /// Whether a version names a mutation under a present or earlier writer ID of this log that is not of this log.
