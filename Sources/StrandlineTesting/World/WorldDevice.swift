@@ -302,8 +302,10 @@ struct WorldReading: Sendable {
   var spared: [RecordID: Set<Birth>] = [:]
   /// What the device has listed and has still to fetch.
   var listed: [LSN: Listed] = [:]
-  /// What it has listed, or could not decide about, and looked up in vain.
-  private var lookedUp: Set<RecordID> = []
+  /// What it could not decide about and has asked for, with the event that says so.
+  private var asked: [RecordID: LSN] = [:]
+  /// What it has listed, or asked for, and no longer waits for.
+  private var lookedUp: [RecordID: LookUp] = [:]
   /// What a person, or a rule of the app, has decided about zones.
   private var decisions: [ZoneID: [Decision]] = [:]
   /// Deletions that were given up although the server's version had no other birth.
@@ -355,9 +357,9 @@ struct WorldReading: Sendable {
       }
     case .listed(let event): listed[lsn] = event
     case .listedEnded(let event):
-      for lsn in event.lsns {
-        let ids = listed.removeValue(forKey: lsn)?.items.map { RecordID($0.name, zone: event.zone) } ?? []
-        lookedUp.formUnion(ids.filter { id in !versions.contains { $0.key > lsn && $0.value == id } })
+      for listing in event.lsns {
+        let ids = listed.removeValue(forKey: listing)?.items.map { RecordID($0.name, zone: event.zone) } ?? []
+        for id in ids { lookedUp[id] = LookUp(begun: listing, ended: lsn) }
       }
     case .zoneChanged(let event) where event.change == .reset:
       listed = listed.filter { $0.value.zone != event.zone }
@@ -367,11 +369,19 @@ struct WorldReading: Sendable {
       }
     case .zoneChanged(let event) where event.change == .lost: endDecision(on: event.zone, at: lsn)
     case .sweepEnded(let event): endDecision(on: event.zone, at: lsn)
-    case .blocked(let event) where event.subject == .version && event.consequence == .none: lookedUp.insert(event.id)
+    case .blocked(let event) where event.subject == .version && event.consequence == .none:
+      if let begun = asked.removeValue(forKey: event.id) { lookedUp[event.id] = LookUp(begun: begun, ended: lsn) }
+    case .blocked(let event) where event.subject == .version: asked[event.id] = lsn
     case .blocked(let event) where event.subject == .mutation:
       givenUp[event.id, default: []].formUnion(mutations[event.lsn]?.births ?? event.births)
     default: break
     }
+  }
+
+  /// A look-up: from the event because of which the device asks to the one that says that it does not any more.
+  private struct LookUp: Sendable {
+    var begun: LSN
+    var ended: LSN
   }
 
   // MARK: Decisions
@@ -391,6 +401,8 @@ struct WorldReading: Sendable {
   /// The disk was put back: the log has other events under the LSNs after this one. What the device has said and done stays known.
   mutating func forgetEvents(after lsn: LSN) {
     versions = versions.filter { $0.key <= lsn }
+    asked = asked.filter { $0.value <= lsn }
+    lookedUp = lookedUp.filter { $0.value.ended <= lsn }
     for zone in decisions.keys {
       decisions[zone]?.removeAll { $0.begun > lsn }
       guard let last = decisions[zone]?.indices.last, let ended = decisions[zone]?[last].ended, ended > lsn else {
@@ -426,8 +438,11 @@ struct WorldReading: Sendable {
     mutations.contains { $0.key > lsn && $0.key < end && $0.value.id == id }
   }
 
-  /// Whether the device has listed a record, or could not decide about it, and then looked it up in vain.
-  func hasLookedUp(_ id: RecordID) -> Bool { lookedUp.contains(id) }
+  /// Whether the device has listed a record, or could not decide about it, and then looked it up in vain: it has stored no version of
+  /// the record since.
+  func hasLookedUp(_ id: RecordID) -> Bool {
+    lookedUp[id].map { newestVersion(of: id, upTo: upTo) < $0.begun } ?? false
+  }
 
   /// Whether the device has still to fetch a version, and says so.
   func lists(_ id: RecordID, _ tag: String?) -> Bool {
