@@ -73,6 +73,7 @@ final class WorldTogether: Sendable {
     guard let owed = try? transactions.map({ try Self.owed($0, in: store) }).filter({ $0.count > 1 }), !owed.isEmpty
     else { return try await send() }
     _ = applied()
+    let deleted = (try? Self.deletions(operations, in: zone, store)) ?? []
     let answer: Result<Answer, any Error>
     do { answer = .success(try await send()) } catch { answer = .failure(error) }
     let applied = applied()
@@ -81,9 +82,11 @@ final class WorldTogether: Sendable {
       // A dead life that another tool has brought back is deleted before the save of the new one.
       let there = changes.filter { change in carried.contains { $0 == (change.key.key, change.value) } }
       if there.isEmpty { continue }
-      // The app's deletion of another record may have taken one along that the transaction deletes as well.
-      let missing = changes.filter { there[$0.key] == nil && !($0.value && applied.cascaded.contains($0.key.key)) }.keys
-        .sorted()
+      // The app's deletion of another record, which this request has carried, may have taken one along that the transaction deletes
+      // as well.
+      let missing = changes.filter { change in
+        there[change.key] == nil && !(change.value && applied.cascaded[change.key.key].map(deleted.contains) == true)
+      }.keys.sorted()
       if missing.isEmpty { continue }
       let words = "\(Self.words(there.keys.sorted())) of a transaction and not \(Self.words(missing))"
       state.withLock { $0.broken.append("the server applied \(words)") }
@@ -103,17 +106,36 @@ final class WorldTogether: Sendable {
     return owed
   }
 
+  /// The records that a request deletes because an app has deleted them.
+  private static func deletions(
+    _ operations: [CloudOperation], in zone: ZoneID, _ store: RecordStore
+  ) throws -> Set<CloudName> {
+    var names: Set<CloudName> = []
+    for operation in operations where operation.kind == .delete {
+      let pending = try store.projections.entry(RecordID(operation.name, zone: zone))?.pending
+      if pending?.isDeletion == true { names.insert(CloudName(operation.name)) }
+    }
+    return names
+  }
+
   /// The names of the records that the server has changed since this was asked last, each by an operation of its own; and of those
-  /// that it has deleted along with another one.
-  private func applied() -> (names: Set<CloudName>, cascaded: Set<CloudName>) {
+  /// that it has deleted along with another one, each with that one's name.
+  private func applied() -> (names: Set<CloudName>, cascaded: [CloudName: CloudName]) {
     state.withLock { state in
-      var (names, cascaded): (Set<CloudName>, Set<CloudName>) = ([], [])
+      var (names, cascaded): (Set<CloudName>, [CloudName: CloudName]) = ([], [:])
+      // What one operation deletes follows the record that it names.
+      var named: (name: CloudName, cause: JournalCause)?
       do {
         state.upTo = try server.forEachEvent(after: state.upTo) { _, event in
           switch event {
           case .recordSaved(let record): names.insert(CloudName(record.name))
+          case .recordDeleted(_, let name, let cause) where !cause.isCascade:
+            names.insert(CloudName(name))
+            named = (CloudName(name), cause)
           case .recordDeleted(_, let name, let cause):
-            if cause.isCascade { cascaded.insert(CloudName(name)) } else { names.insert(CloudName(name)) }
+            guard let named, named.cause.requestUUID == cause.requestUUID, named.cause.operation == cause.operation
+            else { return }
+            cascaded[CloudName(name)] = named.name
           default: break
           }
         }
