@@ -343,7 +343,8 @@ package struct Intake {
   /// Whether a version contains both that a merge of this store has joined: a copy of this store has sent the mutation that was merged
   /// here, from a merge of its own. No `seen` names this one, and taken for a change of its own it would count that mutation twice.
   private func containsBoth(_ stamp: Stamp, ofMergeAt lsn: LSN, _ core: borrowing StoreCore) throws -> Bool {
-    guard case .merged(let merged)? = try core.eventIfKept(at: lsn), !merged.births.isDisjoint(with: stamp.births),
+    guard case .merged(let merged)? = try core.eventIfKept(at: lsn), merged.base != .none,
+      !merged.births.isDisjoint(with: stamp.births),
       let event = try core.eventIfKept(at: merged.base), let base = try LoadedVersion(event, at: merged.base),
       stamp.dominates(base.version.stamp)
     else { return false }
