@@ -5,6 +5,7 @@ import StrandlineSystem
 import Testing
 
 @testable import Strandline
+@testable import StrandlineSync
 
 extension `The plan of a cycle` {
   // MARK: Ends of waits

@@ -5,6 +5,7 @@ import StrandlineSystem
 import Testing
 
 @testable import Strandline
+@testable import StrandlineSync
 
 extension LogLines {
   /// Puts records into one set, as a transaction in an atomic zone does.

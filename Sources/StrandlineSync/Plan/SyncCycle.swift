@@ -20,6 +20,12 @@ struct SyncAgenda: Sendable {
   var isFirstCycle = true
   /// The last cycle ended early.
   var wasIncomplete = false
+
+  /// The server asks for a sign-in: it is asked who is signed in before anything else.
+  mutating func forgetAccount() { isAccountKnown = false }
+  mutating func askForList() { isList = true }
+  mutating func askForReview() { isReview = true }
+  mutating func beginReview() { isReview = false }
 }
 
 /// The state of one cycle.
@@ -41,6 +47,9 @@ package struct SyncCycle: Sendable {
   package var idleTurns = 0
   /// Its failure concerns a zone, a type or a record, and all the rest was synced.
   package var failsInPart = false
+
+  /// Changes that are written meanwhile are sent in this cycle, whatever it has used up.
+  mutating func keepRound() { roundsLeft = max(roundsLeft, 1) }
 
   init(_ options: CycleOptions, fetchesFeed: Bool, upTo durable: LSN) {
     (self.options, self.fetchesFeed, roundEnd) = (options, fetchesFeed, durable)

@@ -72,7 +72,7 @@ extension SyncPlan {
       // This token identifies the zone later. It skips no change: if the app takes the erasure back, the zone is fetched from its
       // beginning.
       let event = TokenAdvanced(zone: zone, asked: nil, token: page.token, sweepEpoch: 0)
-      steps.append(.append(AppendStep(events: [.event(.tokenAdvanced(event), if: .lost(zone, .erasing))])))
+      addStep(.append(AppendStep(events: [.event(.tokenAdvanced(event), if: .lost(zone, .erasing))])))
       return self[zone].phase = .erasing(.deleting)
     }
     guard page.moreComing else { return erased(zone, isLeft: true, facts) }
@@ -123,7 +123,7 @@ extension SyncPlan {
       ? "the server's zone of that name was made since, by another device, and was left alone" : "the app has erased it"
     // The app may have taken the erasure back meanwhile.
     let event = Event.zoneChanged(.lost(zone, .erased, words: words, policy: "erase"))
-    steps.append(.append(AppendStep(events: [.event(event, if: .lost(zone, .erasing))])))
+    addStep(.append(AppendStep(events: [.event(event, if: .lost(zone, .erasing))])))
     (self[zone].phase, self[zone].feed, self[zone].lookups) = (.open, Feed(), LookupQueue())
     records.endDoubts(in: zone)
   }

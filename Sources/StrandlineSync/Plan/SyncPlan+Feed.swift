@@ -150,7 +150,7 @@ extension SyncPlan {
     if asksAhead, page.moreComing, leadsOn, pace.wait(for: .page, at: facts.now) == nil {
       step.ahead = PageRequest(zone: zone, known: page.token, limit: request.limit, listsOnly: request.listsOnly)
     }
-    steps.append(.page(step))
+    addStep(.page(step))
   }
 
   /// A page was applied.
@@ -166,7 +166,7 @@ extension SyncPlan {
     for case .failed(let name, _) in page.changes { self[zone].lookups.insert(CloudName(name)) }
     if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: zone) }
     // Versions that the page has put in question are looked up in this cycle.
-    if taken.report.blocked > 0 { due.isReview = true }
+    if taken.report.blocked > 0 { due.askForReview() }
 
     switch self[zone].phase {
     // A page was fetched, so the app has taken the erasure back.
@@ -254,7 +254,7 @@ extension SyncPlan {
       if !names.isEmpty {
         self[zone].phase = .ending(Ending(stage: .older(names)))
         self[zone].lookups.names.formUnion(names)
-        due.isReview = true
+        due.askForReview()
         return
       }
     }
@@ -266,7 +266,7 @@ extension SyncPlan {
         ending.stage = .children(nil)
       }
       self[zone].phase = .ending(ending)
-      steps.append(.settleChildren(zone, then: .fetch))
+      addStep(.settleChildren(zone, then: .fetch))
     } else {
       try endSweep(of: zone, facts)
     }
@@ -340,10 +340,10 @@ extension SyncPlan {
     self[zone].reviewsChildren = false
     let clean = Event.zoneChanged(ZoneChanged(zone: zone, change: .clean))
     // An open sweep ends later.
-    steps.append(.append(AppendStep(events: [.event(clean, if: .unswept(zone))])))
+    addStep(.append(AppendStep(events: [.event(clean, if: .unswept(zone))])))
     switch then {
     case .fetch: try endSweep(of: zone, facts)
-    case .listing(let events): if !events.isEmpty { steps.append(.append(AppendStep(events: events))) }
+    case .listing(let events): if !events.isEmpty { addStep(.append(AppendStep(events: events))) }
     }
   }
 

@@ -126,7 +126,7 @@ extension SyncPlan {
 
   mutating func take(_ page: NewestPage, to request: NewestRequest, _ offset: Int64?) {
     let changes = page.records.map { ServerChange(RecordID($0.name, zone: request.zone), .version($0)) }
-    steps.append(
+    addStep(
       .answers(AnswerStep(changes: changes, source: .query, serverOffset: offset, cause: .newest(request, page))))
   }
 
@@ -169,7 +169,7 @@ extension SyncPlan {
     }
     self[zone].listing = next
     // Changes that the app writes meanwhile are sent before the next lookup, however many lookups there are.
-    cycle.roundsLeft = max(cycle.roundsLeft, 1)
+    cycle.keepRound()
     return .next(.ask(.lookUp(LookupRequest(names: names, zone: zone, purpose: .listed))))
   }
 
@@ -180,7 +180,7 @@ extension SyncPlan {
     guard var next = self[zone].listing else { return }
     // If no user is signed in, the next request says so; otherwise it is these records alone, and they are looked up again.
     for case .failed(let error, _) in found.values where ErrorPolicy.item(error) == .signIn {
-      due.isAccountKnown = false
+      due.forgetAccount()
     }
     next.take(request.names)
     // The server answers this lookup, so the records themselves caused the earlier refusals.
@@ -286,7 +286,7 @@ extension SyncPlan {
       cause: .listed(
         ListedAnswer(zone: zone, next: next, count: count, endsLater: reviews ? events : nil)))
     if !reviews { step.after = events }
-    steps.append(.answers(step))
+    addStep(.answers(step))
   }
 
   mutating func applied(
@@ -300,7 +300,7 @@ extension SyncPlan {
     for change in changes { lookedUp(change.id, facts) }
     if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: zone) }
     for id in taken.absent { doubt(id) }
-    if let events = answer.endsLater { steps.append(.settleChildren(zone, then: .listing(events))) }
+    if let events = answer.endsLater { addStep(.settleChildren(zone, then: .listing(events))) }
     self[zone].listing = answer.next.isEmpty ? nil : answer.next
   }
 }

@@ -54,7 +54,7 @@ extension SyncPlan {
   private mutating func collectLookups(_ facts: some SyncFacts) {
     _ = takeQueuedLookups()
     guard due.isReview, cycle.options.direction != .pushOnly else { return }
-    due.isReview = false
+    due.beginReview()
     for id in recordsInQuestion(facts) { lookUp(id) }
   }
 
@@ -116,7 +116,7 @@ extension SyncPlan {
         }
       }
     }
-    steps.append(
+    addStep(
       .answers(AnswerStep(changes: changes, source: .lookup, serverOffset: offset, cause: .lookUp(answer))))
   }
 
@@ -186,7 +186,7 @@ extension SyncPlan {
   /// growing backoff.
   private mutating func postponeLookup(of id: RecordID, _ error: CloudError, _ facts: some SyncFacts) {
     // If no user is signed in, the next request says so; otherwise it is this record alone.
-    if ErrorPolicy.item(error) == .signIn { due.isAccountKnown = false }
+    if ErrorPolicy.item(error) == .signIn { due.forgetAccount() }
     guard queue.waits[id] == .lookup else { return }
     records.countUnshown(id, error)
     sendAgain(id, facts)

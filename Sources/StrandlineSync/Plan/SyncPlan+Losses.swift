@@ -20,7 +20,7 @@ extension SyncPlan {
     }
     for (zone, state) in lost.sorted(by: { $0.key < $1.key }) {
       guard let step = try state.isFollowed ? follow(zone, state) : decide(zone, state, facts) else { continue }
-      steps.append(.decideLoss(step))
+      addStep(.decideLoss(step))
       return true
     }
     return false

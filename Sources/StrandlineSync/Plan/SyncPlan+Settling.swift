@@ -56,7 +56,7 @@ extension SyncPlan {
       }
     }
     step.cause = .upload(answer)
-    steps.append(.answers(step))
+    addStep(.answers(step))
   }
 
   // MARK: Waits of refused records
@@ -101,7 +101,7 @@ extension SyncPlan {
           sendAgain(id, facts)
         case .signIn:
           // If no user is signed in, the next request says so; otherwise it is this record alone.
-          due.isAccountKnown = false
+          due.forgetAccount()
           records.postpone(id, error, at: facts.now)
           self.wait(id, milliseconds: Self.holdMilliseconds, facts)
         case .together where answer.refusedCount > 0: queue.wake(id)
@@ -130,7 +130,7 @@ extension SyncPlan {
     // Changes by other devices may be the cause.
     let refusedCount = answer.refusedCount - answer.notFoundCount
     if cycle.options.direction == .both, refusedCount * 4 > answer.outcomes.count || answer.hasConflicts {
-      due.isList = true
+      due.askForList()
     }
   }
 

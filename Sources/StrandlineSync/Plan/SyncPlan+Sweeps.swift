@@ -39,7 +39,7 @@ extension SyncPlan {
     guard state.resetPolicy == ZoneState.keepsAbsent else {
       ending.stage = .finding
       self[zone].phase = .ending(ending)
-      return steps.append(.findAbsent(zone, sweep: state.sweepEpoch))
+      return addStep(.findAbsent(zone, sweep: state.sweepEpoch))
     }
     ending.stage = .absent(AbsenceProof(living: 0, age: .fetched, absent: []))
     self[zone].phase = .ending(ending)
@@ -118,11 +118,11 @@ extension SyncPlan {
       return
     }
     let sweep = state.sweepEpoch
-    if state.resetPolicy == ResyncSource.here.rawValue { steps.append(.createAgain(zone, sweep: sweep)) }
+    if state.resetPolicy == ResyncSource.here.rawValue { addStep(.createAgain(zone, sweep: sweep)) }
     let (seen, removed) = (UInt64(proof.living - proof.removed), UInt64(proof.removed))
     let ended = SweepEnded(zone: zone, epoch: sweep, seen: seen, removed: removed)
     let events = [Event.sweepEnded(ended), .zoneChanged(ZoneChanged(zone: zone, change: .clean))]
-    steps.append(.append(AppendStep(events: events.map(SyncEvent.append), premise: .sweep(zone, sweep))))
+    addStep(.append(AppendStep(events: events.map(SyncEvent.append), premise: .sweep(zone, sweep))))
     try fetchEnded(of: zone, facts)
   }
 
@@ -154,7 +154,7 @@ extension SyncPlan {
         return ServerChange(id, .unseen(source == .here ? .createdAgain : isGone ? .removed : .removedUnlessEdited))
       }
       let cause = AnswerStep.Cause.removal(zone, end == absent.count ? then : .part)
-      steps.append(.answers(AnswerStep(premise: premise, changes: changes, source: .fullFetch, cause: cause)))
+      addStep(.answers(AnswerStep(premise: premise, changes: changes, source: .fullFetch, cause: cause)))
     }
   }
 
@@ -170,7 +170,7 @@ extension SyncPlan {
       zone, .erased, words: "the server does not have it, and the app has accepted that", policy: "remove",
       ruledMilliseconds: ruled)
     events += [.append(.sweepEnded(ended)), .append(.zoneChanged(lost))]
-    steps.append(.append(AppendStep(events: events, premise: .removes(zone), touched: unread)))
+    addStep(.append(AppendStep(events: events, premise: .removes(zone), touched: unread)))
     self[zone].feed = Feed()
     sendFetched(zone, facts)
   }
@@ -185,7 +185,7 @@ extension SyncPlan {
     for start in stride(from: 0, to: events.count, by: Self.eventsAtOnce) {
       let some = events[start..<min(events.count, start + Self.eventsAtOnce)]
       let isLast = some.endIndex == events.count
-      steps.append(.append(AppendStep(events: Array(some), touched: isLast ? ids : [])))
+      addStep(.append(AppendStep(events: Array(some), touched: isLast ? ids : [])))
     }
   }
 }

@@ -90,7 +90,7 @@ extension SyncPlan {
     let events = deletions.map { id, lsn in
       SyncEvent.event(.settled(Settled(id: id, lsn: lsn, outcome: .cancelled)), if: .neverSent(id, lsn))
     }
-    steps.append(.append(AppendStep(events: events, touched: deletions.map(\.id))))
+    addStep(.append(AppendStep(events: events, touched: deletions.map(\.id))))
     // If one could not be settled, the queue reads it again.
     for (id, _) in deletions { queue.wake(id) }
   }
@@ -235,7 +235,7 @@ extension SyncPlan {
     guard ErrorPolicy.appliedNothing(error), case let events = Self.refusedEvents(of: batch), !events.isEmpty else {
       return
     }
-    steps.append(.append(events))
+    addStep(.append(events))
   }
 
   /// Events that say: no request has carried these new records.
@@ -292,7 +292,7 @@ extension SyncPlan {
 
   mutating func learnLimit(_ facts: some SyncFacts) {
     if let logged = pace.learn(operationsMax: limits.operations.current, at: facts.now) {
-      steps.append(.append([.pace(logged)]))
+      addStep(.append([.pace(logged)]))
     }
   }
 

@@ -37,7 +37,7 @@ extension SyncPlan {
     let (known, scope) = (request.known, scope)
     // The clock offset is logged even without changes: a cycle may get no other answer.
     var step = AppendStep(events: [], premise: .databaseToken(scope, known), serverOffset: offset)
-    defer { if offset != nil || !step.events.isEmpty { steps.append(.append(step)) } }
+    defer { if offset != nil || !step.events.isEmpty { addStep(.append(step)) } }
     let defect = due.listProgress.count(
       asked: request.token, token: page.token, isEmpty: page.zones.isEmpty, moreComing: page.moreComing)
     if let defect {
@@ -148,12 +148,12 @@ extension SyncPlan {
     if state?.resetPolicy == ResyncSource.here.rawValue {
       self[zone].phase = .recreating
     } else if state?.resetPolicy == ResyncSource.server.rawValue {
-      steps.append(.findSynced(zone))
+      addStep(.findSynced(zone))
     } else if try facts.hasNothing(of: zone) {
       // The zone has nothing to ask a person about.
       self[zone].feed = Feed()
       let event = Event.zoneChanged(ZoneChanged(zone: zone, change: .forgotten))
-      steps.append(.append(AppendStep(events: [.event(event, if: .nothingKnown(zone))])))
+      addStep(.append(AppendStep(events: [.event(event, if: .nothingKnown(zone))])))
     } else {
       lose(zone, question.loss, words: "the server does not have it: \(error)")
     }
@@ -165,7 +165,7 @@ extension SyncPlan {
   /// app learns of it.
   mutating func lose(_ zone: ZoneID, _ reason: ZoneLoss, words: String) {
     let event = SyncEvent.event(.zoneChanged(.lost(zone, reason, words: words)), if: .notErased(zone))
-    steps.append(.append(AppendStep(events: [event], losses: [zone])))
+    addStep(.append(AppendStep(events: [event], losses: [zone])))
     (self[zone].feed, self[zone].phase) = (Feed(), .open)
   }
 
@@ -188,6 +188,6 @@ extension SyncPlan {
     let isNew = wasListed && facts.zone(zone)?.wasSeen != true && zone.name != Names.defaultZone
     let event = ZoneChanged(zone: zone, change: .created, policy: isNew ? ZoneState.newPolicy : "")
     // The app may have asked meanwhile to erase it: that comes next.
-    steps.append(.append(AppendStep(events: [.event(.zoneChanged(event), if: .notErased(zone))])))
+    addStep(.append(AppendStep(events: [.event(.zoneChanged(event), if: .notErased(zone))])))
   }
 }

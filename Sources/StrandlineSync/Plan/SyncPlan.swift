@@ -47,6 +47,12 @@ package struct SyncPlan: Sendable {
     limits = RequestLimits(operations: policies.batch.operationsMax, learned: pace.operationsMax)
   }
 
+  /// What the store does after what it has to do already.
+  mutating func addStep(_ step: StoreStep) { steps.append(step) }
+
+  /// The next one of them, which is the caller's from then on.
+  package mutating func takeStep() -> StoreStep? { steps.isEmpty ? nil : steps.removeFirst() }
+
   var scope: DatabaseScope { address.scope }
   /// The database, and which of its zones the app syncs.
   var synced: SyncedDatabase { SyncedDatabase(scope, policies.zones) }
@@ -96,7 +102,7 @@ package struct SyncPlan: Sendable {
     while true {
       cycle.idleTurns += 1
       guard cycle.idleTurns < idleTurnsMax else { throw NoProgress(turns: cycle.idleTurns) }
-      if !steps.isEmpty { return .store(steps.removeFirst()) }
+      if let step = takeStep() { return .store(step) }
       if !means.hasTime, try due.isReview || RequestKind.allCases.contains(where: { try isDue($0, facts) }) {
         // A prefetched page that has arrived is not thrown away.
         guard let ahead = means.ahead, let request = nextPage(facts), request == ahead else { return .outOfTime }
@@ -117,7 +123,7 @@ package struct SyncPlan: Sendable {
       }
       if try checkHalts(facts) { continue }
       if let pace = pace.end(facts.learned({ $0.paces[scope] }), at: facts.now) {
-        steps.append(.append([.pace(pace)]))
+        addStep(.append([.pace(pace)]))
         continue
       }
       cycle.made = [:]
@@ -418,8 +424,8 @@ package struct SyncPlan: Sendable {
     // Also in a cycle that ends before its first request: otherwise the next one would begin at once, for the same deadline.
     wakeWhatIsDue(facts)
     let logged = facts.learned { $0.paces[scope] }
-    if let pace = pace.begin(logged, at: now) { steps.append(.append([.pace(pace)])) }
-    steps.append(.takeKept(readsAgain: due.readsKept))
+    if let pace = pace.begin(logged, at: now) { addStep(.append([.pace(pace)])) }
+    addStep(.takeKept(readsAgain: due.readsKept))
   }
 
   /// Drops the refusals and the unfinished phases of the cycle before.
@@ -498,7 +504,7 @@ package struct SyncPlan: Sendable {
     _ kind: RequestKind, _ error: CloudError, doing: String, times: Int = 0, _ facts: some SyncFacts
   ) {
     if let logged = pace.failed(kind, error, doing: doing, times: times, at: facts.now) {
-      steps.append(.append([.pace(logged)]))
+      addStep(.append([.pace(logged)]))
     }
   }
 
@@ -581,7 +587,7 @@ package struct SyncPlan: Sendable {
       due.isAccountKnown = false
       throw AnotherAccount(other, bound)
     }
-    if known[scope] == nil { steps.append(.append([.bound(bound)])) }
+    if known[scope] == nil { addStep(.append([.bound(bound)])) }
   }
 }
 

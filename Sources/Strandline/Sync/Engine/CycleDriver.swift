@@ -108,7 +108,7 @@ struct CycleDriver: Sendable {
 
   /// Carries out all queued steps, before the next request or the end of the cycle.
   private mutating func carryOutSteps() async throws {
-    while !plan.steps.isEmpty { try await carry(out: plan.steps.removeFirst()) }
+    while let step = plan.takeStep() { try await carry(out: step) }
   }
 
   /// Hands the end of a request to the plan. If that ends the cycle, its steps are made durable first.

@@ -25,7 +25,7 @@ extension OutgoingQueue {
         wait(RecordID(name, zone: zone), for: .target(RecordID(target, zone: zone)))
       }
       let ready = order.compactMap { missing[$0] == nil ? all[$0] : nil }
-      lanes[zone, default: UploadLane()].append(UploadPlan.units(ready))
+      lanes[zone, default: UploadLane()].add(UploadPlan.units(ready))
     }
   }
 

@@ -51,7 +51,7 @@ extension OutgoingQueue {
   mutating func separate(_ items: [UploadItem], in zone: ZoneID) {
     for item in items { endWait(of: item.id) }
     var lane = lanes.removeValue(forKey: zone) ?? UploadLane()
-    lane.append(UploadPlan.units(items.filter { !$0.isDeletion }))
+    lane.add(UploadPlan.units(items.filter { !$0.isDeletion }))
     // The cursor will find later ones.
     for item in items where item.isDeletion && item.lsn <= cursor { lane.add(deletion: item.lsn) }
     lanes[zone] = lane

@@ -33,7 +33,7 @@ struct UploadLane: Sendable {
 
   func isReady(_ id: RecordID, _ lsn: LSN) -> Bool { ready[id] == lsn }
 
-  mutating func append(_ more: [[UploadItem]]) {
+  mutating func add(_ more: [[UploadItem]]) {
     if taken > 0 { units.removeFirst(taken) }
     taken = 0
     units += more
