@@ -96,7 +96,7 @@ package struct LogError: Error, Sendable, CustomStringConvertible {
 extension LogError {
   /// A system call that failed while `doing`.
   static func system(_ doing: String, _ error: SystemError, file: String? = nil) -> LogError {
-    let code: Code = error.isFull ? .full : error.isStale ? .replaced : .io
+    let code: Code = error.isFull ? .full : error.isReplacement ? .replaced : .io
     return LogError(code, "\(doing): \(error)", file: file ?? error.subject, underlying: error)
   }
 

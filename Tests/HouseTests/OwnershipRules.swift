@@ -1,4 +1,4 @@
-// The rules about who changes what: a stored property is changed in at most two files, so that a reader finds every change of it;
+// The rules about who changes what: a stored property is changed in at most two files, so that a reader finds where its own type changes it;
 // and no layer reaches a higher one through a protocol that one type conforms to.
 
 /// Finds the stored properties of types at the top of a file, and the lines that change them by their bare names.

@@ -38,6 +38,20 @@ import Testing
     return options
   }
 
+  /// The writer of a new store has a segment open before it appends anything.
+  @Test func `keeps what a backup put over its files, where the writer has appended nothing`() throws {
+    let made = SimulatedDisk()
+    let backedUp = try openLog(made)
+    for number in 0..<20 { try backedUp.write(body(number)) }
+    try backedUp.close()
+    let backup = made.files(in: storePath)
+    let disk = SimulatedDisk()
+    let log = try openLog(disk, seed: 8)
+    FolderFate.put(backup, over: storePath, disk)
+    #expect(logError { try log.close() }?.code == .replaced)
+    #expect(disk.files(in: storePath).filter { backup[$0.key] != nil } == backup)
+  }
+
   @Test func `is not taken for another one whose log is at its path`() throws {
     let disk = SimulatedDisk()
     let log = try openLog(disk)

@@ -280,4 +280,47 @@ extension `The plan of a cycle` {
     try driver.answer(driver.request(), .changed(token: "probe"))
     #expect(throws: RefusedCycle.self) { _ = try driver.next() }
   }
+
+  /// Lets the server take everything, until nothing is left to do.
+  private func takeAll(_ driver: inout PlanDriver) throws {
+    for _ in 0..<40 {
+      switch try driver.next() {
+      case .wait(let wait): driver.facts.advance(milliseconds: wait.milliseconds)
+      case .done: return
+      case .ask(let request):
+        switch request {
+        case .modify(let upload):
+          _ = try driver.leave(request)
+          try driver.answer(request, .taken(upload))
+        case .changedZones: try driver.answer(request, .changed(token: "list \(driver.facts.durableLSN)"))
+        default: try driver.answer(request, .page("page \(driver.facts.durableLSN)"))
+        }
+      case let next: throw PlanDriver.Unexpected(words: "\(next)")
+      }
+    }
+    throw PlanDriver.Unexpected(words: "no end")
+  }
+
+  @Test func `a set of a refused type goes although one of it is held for a target that has come since`() throws {
+    var driver = try asked(
+      Lines.seen() + [Lines.saved("child", type: "Kind", needs: "x"), Lines.saved("mate")]
+        + Lines.joined("child", "mate"))
+    let request = try driver.request()
+    guard case .modify(let set) = request else { throw PlanDriver.Unexpected(words: request.words) }
+    _ = try driver.leave(request)
+    try driver.answer(request, .refusedTogether(set, ["child": .validatingReferenceError]))
+    try expectEndAfterRefusal(&driver)
+    try driver.facts.append(["k1", "k2", "k3"].map { Lines.saved($0, type: "Kind") })
+    later(&driver, milliseconds: 0)
+    let kinds = try expectUpload(&driver, ["k1", "k2", "k3"])
+    try driver.answer(kinds.request, .refused(kinds.upload, .accessDenied))
+    try driver.answer(driver.request(), .changed(token: "kinds"))
+    #expect(throws: RefusedCycle.self) { _ = try driver.next() }
+    try driver.facts.append([Lines.saved("x")])
+    later(&driver, milliseconds: 300_000)
+    try takeAll(&driver)
+    for name in ["x", "child", "mate", "k1"] {
+      #expect(try driver.facts.entry(id(name))?.pending == nil, "\(name)")
+    }
+  }
 }

@@ -72,8 +72,7 @@ extension StrandlineError {
 
   private static func code(of error: SystemError) -> Code {
     if error.isDeviceLocked { return .temporarilyUnavailable }
-    // Of a store that is open for writing: its files are not those at its path any more.
-    if error.isStale { return .storeReplaced }
+    if error.isReplacement { return .storeReplaced }
     return error.isFull ? .diskFull : .io
   }
 }

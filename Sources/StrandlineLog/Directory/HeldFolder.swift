@@ -3,7 +3,7 @@
 //
 // A folder that is moved takes its writer along, and so needs no look. But the files in it can be removed and another store's
 // put there: then a name in the same folder means a file of the other store, and a rename or a removal would destroy it. What
-// is left is the time between a look and the call that follows it at once (Formats/log.md, "While a store is written").
+// is left is the time between a look and the call that follows it at once (Formats/log.md, "Downsides and known limits").
 
 import StrandlineSystem
 
@@ -19,12 +19,12 @@ final class HeldFolder: Folder {
     self.clock = clock
   }
 
-  /// - Throws: ESTALE if other files are there. `StoreHold.replacement` says what.
+  /// - Throws: an error with `isReplacement`. `StoreHold.replacement` says what is there.
   private func look(_ call: String, _ name: String) throws(SystemError) {
     do throws(LogError) {
       try hold.check(now: clock.monotonicNanoseconds())
     } catch {
-      throw .stale(call, base.path(of: name))
+      throw .replaced(call, base.path(of: name))
     }
   }
 
@@ -57,10 +57,8 @@ final class HeldFolder: Folder {
   }
 
   func lock(_ name: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
-    if exclusive { try look("flock", name) }
-    return try base.lock(name, exclusive: exclusive)
+    try base.lock(name, exclusive: exclusive)
   }
-
   func kind(of name: String) throws(SystemError) -> PathKind { try base.kind(of: name) }
   func list(_ name: String) throws(SystemError) -> [String] { try base.list(name) }
   func sizes(of names: [String]) throws(SystemError) -> [UInt64?] { try base.sizes(of: names) }

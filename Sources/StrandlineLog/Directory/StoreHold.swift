@@ -4,8 +4,9 @@
 // Everything is written through them, so a folder that was moved or removed takes the writer along, and a store that has
 // taken its place is never written by it. But an app that writes into a folder that nobody finds any more, or into files
 // that another copy was put over, has to hear of it: so a writer looks, a fifth of a second apart at the most while it
-// commits, and before each larger step. From the first look that finds another store, nothing is written. CONTROL is
-// compared before each write into it as well: so no group is acknowledged in files that a copy was put over.
+// commits, before each larger step, and right before a name in the folder is changed (HeldFolder.swift). From the first look
+// that finds another store, nothing is written. CONTROL alone is compared before and after each group, and before each write
+// into it, each seal and each cut: so no group is acknowledged in files whose CONTROL a copy has replaced.
 //
 // Locks: the one around CONTROL is held during a write; the one around what was found for a moment, taken after it.
 

@@ -17,8 +17,8 @@ enum WriteFailure: Error {
   /// Nothing of it is there, and no more is written: the store is not at its path any more.
   case replaced(LogError)
 
-  /// A rename that failed, or the sync after it. `HeldFolder` renames nothing in the files of another store.
-  static func renaming(_ error: SystemError) -> WriteFailure { error.isStale ? .refused(error) : .unknown(error) }
+  /// A rename that failed, or the sync after it. `HeldFolder` makes no rename among the files of another store.
+  static func renaming(_ error: SystemError) -> WriteFailure { error.isReplacement ? .refused(error) : .unknown(error) }
 
   /// What failed.
   var cause: SystemError {
@@ -123,7 +123,7 @@ struct SegmentCreation {
       try folder.sync()
       return failure
     } catch {
-      return error.isStale ? failure : .unknown(failure.cause)
+      return error.isReplacement ? failure : .unknown(failure.cause)
     }
   }
 

@@ -235,9 +235,9 @@ struct SegmentWriter: Sendable {
   /// The end of a clean use: seals the segment, gives reserved space back, syncs, and says in CONTROL where the log ends;
   /// does nothing if this writer has appended nothing. The files are closed by `release`.
   ///
-  /// - Throws: `.unknown`; `.replaced` if a copy was put over the files.
+  /// - Throws: `.refused` if CONTROL cannot be read; `.unknown`; `.replaced` if a copy was put over the files.
   mutating func finish() throws(WriteFailure) {
-    if hasAppended { try keeper.hold.compare() }
+    if live != nil { try keeper.hold.compare() }
     do throws(SystemError) { guard try seal() else { return } } catch { throw .unknown(error) }
     do throws(WriteFailure) {
       try keeper.hold.write(flushed)

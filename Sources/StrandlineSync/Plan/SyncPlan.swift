@@ -47,10 +47,10 @@ package struct SyncPlan: Sendable {
     limits = RequestLimits(operations: policies.batch.operationsMax, learned: pace.operationsMax)
   }
 
-  /// What the store does after what it has to do already.
+  /// Adds a step for the store, after those that are due already.
   mutating func addStep(_ step: StoreStep) { steps.append(step) }
 
-  /// The next one of them, which is the caller's from then on.
+  /// Takes the next step out; nil if none is due.
   package mutating func takeStep() -> StoreStep? { steps.isEmpty ? nil : steps.removeFirst() }
 
   var scope: DatabaseScope { address.scope }

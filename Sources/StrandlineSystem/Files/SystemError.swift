@@ -18,6 +18,8 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
   package var errno: Int32
   /// The call was refused because the device is locked; it succeeds when the device is unlocked (ProtectedFileSystem).
   package var isDeviceLocked = false
+  /// The call was not made, because other files are where those of an open store were.
+  package var isReplacement = false
 
   package init(call: String, subject: String, errno: Int32) {
     self.call = call
@@ -106,7 +108,12 @@ extension SystemError {
   package static func stale(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: ESTALE)
   }
-  package var isStale: Bool { errno == ESTALE }
+  /// The same, before a call that would change them.
+  package static func replaced(_ call: String, _ subject: String) -> SystemError {
+    var error = stale(call, subject)
+    error.isReplacement = true
+    return error
+  }
   package static func closed(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: EBADF)
   }

@@ -343,14 +343,21 @@ package struct Intake {
   /// Whether a version contains both that a merge of this store has joined: a copy of this store has sent the mutation that was merged
   /// here, from a merge of its own. No `seen` names this one, and taken for a change of its own it would count that mutation twice.
   private func containsBoth(_ stamp: Stamp, ofMergeAt lsn: LSN, _ core: borrowing StoreCore) throws -> Bool {
-    guard case .merged(let merged)? = try core.eventIfKept(at: lsn), merged.base != .none,
-      !merged.births.isDisjoint(with: stamp.births),
-      let event = try core.eventIfKept(at: merged.base), let base = try LoadedVersion(event, at: merged.base),
-      stamp.dominates(base.version.stamp)
-    else { return false }
-    return try newestIncluded(in: stamp, of: [merged.local], core) != nil
-      || containsBoth(stamp, ofMergeAt: merged.local, core)
+    var lsn = lsn
+    for _ in 0..<Self.mergesMax {
+      guard case .merged(let merged)? = try core.eventIfKept(at: lsn), merged.base != .none,
+        !merged.births.isDisjoint(with: stamp.births), let event = try core.eventIfKept(at: merged.base),
+        let base = try LoadedVersion(event, at: merged.base), stamp.dominates(base.version.stamp)
+      else { return false }
+      if try newestIncluded(in: stamp, of: [merged.local], core) != nil { return true }
+      lsn = merged.local
+    }
+    return false
   }
+
+  /// How many merges of one record are looked through: each costs two reads, and an edit that cannot be sent is merged with each
+  /// version that arrives. What is older counts as not contained.
+  private static let mergesMax = 64
 
   /// A tombstone does not say which record of a name it ended, so it may be of an earlier one. It is doubtful if the base is newer
   /// than the request's token, if the page is repeated, if this full fetch has shown the base, if an earlier record is known to be

@@ -44,7 +44,8 @@ extension OutgoingQueue {
       let needs = all[name]?.needs ?? []
       for need in needs { needing[need, default: []].append(name) }
       for target in all[name]?.targets ?? [] where all[target] == nil && missing[name] == nil {
-        if needs.contains(target) {
+        // One of a set goes with its set.
+        if needs.contains(target), reading.facts.set(of: RecordID(target, zone: zone)) == nil {
           try letAlong(RecordID(target, zone: zone), with: RecordID(name, zone: zone), reading.facts)
         }
         switch try find(RecordID(target, zone: zone), &reading, isSent: { all[$0.key] != nil }) {

@@ -92,6 +92,8 @@ extension OutgoingQueue {
         return nil
       // The app has changed it since this round began: the set does not wait for the next round.
       case nil where mayGo(id, entry, pending, reading): break
+      // The server has refused it because of a reference, and nobody has looked at it since its type was halted.
+      case nil where try goesDespiteHold(id, entry, pending, met, &reading): break
       default:
         watch(met, for: set)
         return nil
@@ -116,6 +118,20 @@ extension OutgoingQueue {
       items.append(item)
     }
     return items
+  }
+
+  /// Whether a record of the set that is held because of a reference can go now. If not, it waits for its target.
+  private mutating func goesDespiteHold(
+    _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ met: Set<RecordID>, _ reading: inout Reading
+  ) throws -> Bool {
+    guard !pending.isDeletion, reading.facts.held(id)?.isOfReference == true, !halts.contains(id, entry, pending),
+      refusedTag(of: id) == nil, let item = try item(of: id, entry, pending, &reading)
+    else { return false }
+    guard case .record(let target) = try lack(of: item, reading.facts), !met.contains(target),
+      try !goesAlong(target, with: met, reading.facts)
+    else { return true }
+    wait(id, for: .target(target))
+    return false
   }
 
   /// Whether a record that one of `ids` needs is taken along: it waits for one of them in turn, or the server lacks it.
