@@ -63,20 +63,19 @@ extension SyncPlan {
 
   mutating func goOn(after answer: UploadAnswer, _ facts: some SyncFacts) throws {
     let zone = answer.zone
-    var wait: CloudError?
+    var (wait, missingZone): (CloudError?, CloudError?) = (nil, nil)
     var isOverloaded = false
-    var missingZone: CloudError?
     for (upload, outcome) in answer.outcomes {
       let id = upload.id
       switch outcome {
       case .saved, .deleted:
         records.forgetRefusals(of: id)
-        if upload.operation.kind != .delete {
+        let isDeletion = upload.operation.kind == .delete
+        if !isDeletion {
           cycle.split.takenTypes.insert(upload.haltedType)
           queue.taken(upload.haltedType)
         }
-        queue.taken(
-          id, isDeletion: upload.operation.kind == .delete, policies.overQuota, at: facts.now.nanoseconds)
+        queue.taken(id, isDeletion: isDeletion, policies.overQuota, at: facts.now.nanoseconds)
         try changed(id, facts)
         if upload.isPreparation { queue.wake(id) }
       case .refused(let error, let policy, let server):
@@ -118,10 +117,9 @@ extension SyncPlan {
     }
     if answer.deletes { queue.referencesMayHaveChanged(in: zone) }
     if let missingZone { confirmLoss(of: zone, missingZone, kind: isOverloaded ? .upload : nil, facts) }
-    let doing = "uploading to zone '\(zone)'"
     // If others were answered, or this record was postponed before, the wait is that record's only.
     if let wait, isOverloaded {
-      failed(.upload, wait, doing: doing, facts)
+      failed(.upload, wait, doing: "uploading to zone '\(zone)'", facts)
     } else if !answer.isWhole || (wait == nil && missingZone == nil) {
       pace.succeeded(.upload)
       if cycle.split.parts.isEmpty, limits.operations.answered(answer.outcomes.count) { learnLimit(facts) }
