@@ -44,14 +44,14 @@ package enum FolderFate: String, CaseIterable, Sendable {
 
   /// Whether the store is still the one at its path.
   package var goesOn: Bool { self == .remounted }
-  /// Whether its files have other bytes now: then what is written before the next look goes into them.
+  /// Whether its files have other bytes now. The writer notices that when it compares CONTROL.
   package var isInPlace: Bool {
     self == .overwrittenByOlder || self == .overwrittenByAnother || self == .overwrittenBySameSession
   }
   /// Whether its files have no name any more.
   package var isRemoved: Bool { self == .removed || self == .removedAndReplaced || self == .emptiedAndFilled }
 
-  /// Whether nobody can see it between a look and the call that follows it at once, which is of this kind.
+  /// Whether no writer can notice it if it comes right before a call of this kind: the writer has looked already.
   package func isBlind(before call: MeteredCall?) -> Bool {
     switch call {
     case .intoNamedFile: isInPlace
@@ -67,7 +67,7 @@ package enum FolderFate: String, CaseIterable, Sendable {
   ///   - found: the files at the path.
   ///   - put: what was put there.
   package func changes(in found: [String: [UInt8]], of put: [String: [UInt8]]) -> [String] {
-    // What is put over files leaves those that have other names.
+    // A copy that is put over files does not touch files of other names.
     let names = isInPlace ? Set(put.keys) : Set(put.keys).union(found.keys)
     return names.filter { found[$0] != put[$0] && !(put[$0] == nil && $0.hasSuffix(LogFormat.temporarySuffix)) }
       .sorted()

@@ -1,4 +1,4 @@
-// What is handed to the intake, and what it hands back: the server's word on records, its place in the feed, and what came of it.
+// The intake's input and its result: changes that the server has sent, their place in the feed, and what the store did with them.
 
 import StrandlineSystem
 
