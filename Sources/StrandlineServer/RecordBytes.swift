@@ -209,14 +209,8 @@ struct DesiredFields: Sendable {
 
   func contains(_ name: Range<Int>, in bytes: [UInt8]) -> Bool {
     guard let names else { return true }
-    var (low, high) = (0, names.count)
-    while low < high {
-      let middle = (low + high) / 2
-      let order = bytes.order(name, of: names[middle])
-      if order == 0 { return true }
-      if order < 0 { high = middle } else { low = middle + 1 }
-    }
-    return false
+    let place = names.partitioningIndex { bytes.order(name, of: $0) <= 0 }
+    return place < names.count && bytes.order(name, of: names[place]) == 0
   }
 }
 

@@ -139,13 +139,7 @@ struct ZoneState: Sendable {
 
   /// The index of the first change after an LSN.
   func index(after lsn: UInt64) -> Int {
-    var low = 0
-    var high = feed.count
-    while low < high {
-      let middle = (low + high) / 2
-      if feed[middle].lsn <= lsn { low = middle + 1 } else { high = middle }
-    }
-    return low
+    feed.partitioningIndex { $0.lsn > lsn }
   }
 
   /// The index of the first change at or after `index` that is not obsolete.

@@ -5,6 +5,8 @@
 // A transaction may have hundreds of thousands of changes, most of them of records that were not there before, so an undo
 // of those is small, and which undos are of which record is noted when a reader first asks.
 
+import StrandlineSystem
+
 /// The undos, in the order of their events.
 struct UndoLog: Sendable {
   enum Change: Sendable {
@@ -84,16 +86,8 @@ struct UndoLog: Sendable {
     index()
     guard let places = placesByID[id] else { return nil }
     // Ascending, as their LSNs are.
-    var (low, high) = (0, places.count)
-    while low < high {
-      let middle = (low + high) / 2
-      if places[middle] < trimmed || undos[places[middle] - trimmed].lsn <= lsn {
-        low = middle + 1
-      } else {
-        high = middle
-      }
-    }
-    guard low < places.count, let found = undos[places[low] - trimmed].change.ofRecord else { return nil }
+    let place = places.partitioningIndex { $0 >= trimmed && undos[$0 - trimmed].lsn > lsn }
+    guard place < places.count, let found = undos[places[place] - trimmed].change.ofRecord else { return nil }
     return (found.before, found.deletion)
   }
 
@@ -110,12 +104,7 @@ struct UndoLog: Sendable {
   /// The place behind the undos of events up to `limit`, counted from the first undo ever.
   func end(of limit: LSN) -> Int {
     guard let last = undos.last, last.lsn > limit else { return trimmed + undos.count }
-    var (low, high) = (0, undos.count)
-    while low < high {
-      let middle = (low + high) / 2
-      if undos[middle].lsn <= limit { low = middle + 1 } else { high = middle }
-    }
-    return trimmed + low
+    return trimmed + undos.partitioningIndex { $0.lsn > limit }
   }
 
   /// Forgets how to undo the events up to `limit`.

@@ -208,16 +208,13 @@ struct RunBlock {
 
   /// The last restart point whose key does not sort behind `key`; 0 if there is none.
   private func restart(before key: [UInt8]) throws(RunFault) -> Int {
-    var low = 0
-    var high = restartCount
-    while high - low > 1 {
-      let middle = (low + high) / 2
-      let place = try restart(middle)
+    let next = try (1..<max(1, restartCount)).partitioningIndex { (number) throws(RunFault) in
+      let place = try restart(number)
       let entry = try entry(at: place)
       guard entry.shared == 0 else { throw fault(place, "the entry of a restart point lacks the beginning of its key") }
-      if key.precedes(0..<key.count, bytes, entry.keyStart..<entry.keyEnd) { high = middle } else { low = middle }
+      return key.precedes(0..<key.count, bytes, entry.keyStart..<entry.keyEnd)
     }
-    return low
+    return next - 1
   }
 
   /// The restart point from which a cursor finds the first key that does not sort before `key`: its number among the

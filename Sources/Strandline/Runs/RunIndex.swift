@@ -66,12 +66,7 @@ struct RunIndex: Sendable {
 
   /// The one block that may have the key: the last whose separator does not sort behind it. Requires that there is one.
   func block(for key: [UInt8]) -> Int {
-    var low = 0
-    var high = blockCount
-    while high - low > 1 {
-      let middle = (low + high) / 2
-      if key.precedes(0..<key.count, bytes, separatorRange(middle)) { high = middle } else { low = middle }
-    }
-    return low
+    // No key sorts before the first separator, which is empty.
+    (1..<max(1, blockCount)).partitioningIndex { key.precedes(0..<key.count, bytes, separatorRange($0)) } - 1
   }
 }

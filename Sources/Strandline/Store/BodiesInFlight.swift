@@ -5,6 +5,8 @@
 // bodies lie behind each other in chunks. An array of its own for each would take many times the bytes of a small body,
 // and a transaction may have hundreds of thousands.
 
+import StrandlineSystem
+
 /// The bodies of a run of LSNs.
 package struct BodiesInFlight: Sendable {
   private struct Chunk: Sendable {
@@ -60,13 +62,9 @@ package struct BodiesInFlight: Sendable {
   /// - Complexity: O(log n) for n bodies, and O(the body's bytes).
   package subscript(lsn: LSN) -> [UInt8]? {
     guard lsn > durable else { return nil }
-    var (low, high) = (0, chunks.count)
-    while low < high {
-      let middle = (low + high) / 2
-      if chunks[middle].end <= lsn { low = middle + 1 } else { high = middle }
-    }
-    guard low < chunks.count, lsn >= chunks[low].first else { return nil }
-    let chunk = chunks[low]
+    let found = chunks.partitioningIndex { $0.end > lsn }
+    guard found < chunks.count, lsn >= chunks[found].first else { return nil }
+    let chunk = chunks[found]
     let place = Int(lsn.rawValue - chunk.first.rawValue)
     return Array(chunk.bytes[(place == 0 ? 0 : chunk.ends[place - 1])..<chunk.ends[place]])
   }

@@ -180,13 +180,9 @@ struct PositionFinder {
 
   /// - Complexity: O(log(tenures)).
   func position(of lsn: LSN) -> LogPosition {
-    var (low, high) = (0, tenures.count)
-    while low < high {
-      let middle = (low + high) / 2
-      if tenures[middle].first <= lsn { low = middle + 1 } else { high = middle }
-    }
+    let next = tenures.partitioningIndex { $0.first > lsn }
     // A repair may have lost the event that names the first tenure.
-    return LogPosition(tenure: low == 0 ? 0 : tenures[low - 1].tenure, lsn: lsn)
+    return LogPosition(tenure: next == 0 ? 0 : tenures[next - 1].tenure, lsn: lsn)
   }
 }
 

@@ -212,14 +212,9 @@ extension [IndexBody.Entry] {
   /// The bytes in which the event lies that is `delta` above the segment's first LSN: from the last entry that is not
   /// above it to the next one, or to `end`; from the first frame on if all are above it.
   func range(of delta: UInt64, end: UInt32) -> Range<UInt32> {
-    var low = 0
-    var high = count
-    while low < high {
-      let middle = (low + high) / 2
-      if UInt64(self[middle].lsnDelta) <= delta { low = middle + 1 } else { high = middle }
-    }
-    let begin = low > 0 ? self[low - 1].offset : UInt32(LogFormat.openingEnd)
-    return begin..<Swift.max(begin, low < count ? self[low].offset : end)
+    let next = partitioningIndex { UInt64($0.lsnDelta) > delta }
+    let begin = next > 0 ? self[next - 1].offset : UInt32(LogFormat.openingEnd)
+    return begin..<Swift.max(begin, next < count ? self[next].offset : end)
   }
 }
 
@@ -233,12 +228,6 @@ extension [SegmentTable] {
 
   /// The table that has `lsn`. The caller has checked that one has.
   func index(of lsn: UInt64) -> Int {
-    var low = 0
-    var high = count
-    while high - low > 1 {
-      let middle = (low + high) / 2
-      if self[middle].firstLSN <= lsn { low = middle } else { high = middle }
-    }
-    return low
+    Swift.max(0, partitioningIndex { $0.firstLSN > lsn } - 1)
   }
 }

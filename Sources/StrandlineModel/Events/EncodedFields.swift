@@ -76,15 +76,11 @@ final class EncodedFields: UndecodedFields {
   // MARK: Values
 
   package func find(_ name: String) -> FieldValue?? {
-    var (low, high) = (0, names.count)
-    while low < high {
-      let middle = (low + high) / 2
-      let found = names[middle]
-      let order = bytes.order(found, of: name)
-      if order == 0 { return Self.isParent(bytes, found) ? nil : value(of: found) }
-      if order < 0 { low = middle + 1 } else { high = middle }
+    let place = names.partitioningIndex { bytes.order($0, of: name) >= 0 }
+    guard place < names.count, bytes.order(names[place], of: name) == 0, !Self.isParent(bytes, names[place]) else {
+      return nil
     }
-    return nil
+    return value(of: names[place])
   }
 
   /// How many bytes the event has that holds the fields.

@@ -110,12 +110,7 @@ package struct EncodedContent: Sendable {
 
   /// The place of one of `stamps`, which ascend, counted from 1.
   private static func place(of stamp: FieldStamp, in stamps: [FieldStamp]) -> UInt64 {
-    var (low, high) = (0, stamps.count - 1)
-    while low < high {
-      let middle = (low + high) / 2
-      if stamps[middle] < stamp { low = middle + 1 } else { high = middle }
-    }
-    return UInt64(low) + 1
+    UInt64(stamps.partitioningIndex { $0 >= stamp }) + 1
   }
 
   /// The size in bytes.

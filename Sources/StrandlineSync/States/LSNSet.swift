@@ -153,11 +153,6 @@ package struct LSNSet: Sendable, Equatable {
       if last.number < number { return chunks.count }
       if last.number == number { return chunks.count - 1 }
     }
-    var (low, high) = (0, chunks.count)
-    while low < high {
-      let middle = (low + high) / 2
-      if chunks[middle].number < number { low = middle + 1 } else { high = middle }
-    }
-    return low
+    return chunks.partitioningIndex { $0.number >= number }
   }
 }
