@@ -150,7 +150,7 @@ extension LogBench {
     let records = try await race(
       [ours] + peers + bareLoops(work, bytes: piece), sizes: sizes, rounds: bench.rounds)
     for var row in rows(work, unit: "1/s", sizes: sizes, amount: Double(writers), records) {
-      row.atLeast(300_000)
+      row.atLeast(0.4, of: row.limit, "limit")
       row.atLeast(25, of: row.sqlite, "SQLite")
       if let p50 = row.p50, let p99 = row.p99, p50 > 0 {
         row.bars.append(.init(text: "p99 \(BenchRow.figure(p99 / p50)) × the median (≤ 2)", isMet: p99 <= 2 * p50))

@@ -14,7 +14,7 @@ package protocol SystemClock: Sendable {
   func sleep(milliseconds: Int64) async throws
   /// Blocks the calling thread, which must not belong to Swift's concurrency pool.
   func sleepBlocking(milliseconds: Int64)
-  /// Whether time passes only when it is told to. Then what could run at once runs one after the other.
+  /// Whether time passes only when it is told to. An environment with such a clock runs things in turns.
   var isSimulated: Bool { get }
 }
 
@@ -50,6 +50,14 @@ extension RandomSource {
   }
 }
 
+/// Whether what could run at once does.
+package enum Overlap: Sendable {
+  /// At once; what blocks a thread has one of its own.
+  case concurrent
+  /// One after the other, by whoever waits for it: so a seed always gives the same history.
+  case inTurns
+}
+
 /// The file system, clocks, random source and executor that a store or log uses.
 package struct SystemEnvironment: Sendable {
   package var fileSystem: any FileSystem
@@ -57,15 +65,19 @@ package struct SystemEnvironment: Sendable {
   package var random: any RandomSource
   /// Where the runs of a store's sync engine take place; nil for Swift's pool.
   package var taskExecutor: (any TaskExecutor)?
+  /// Who writes groups that tasks wait for, and whether a request and the work beside it overlap.
+  package var overlap: Overlap
 
+  /// - Parameter overlap: nil: in turns where time is simulated.
   package init(
     fileSystem: any FileSystem, clock: any SystemClock, random: any RandomSource,
-    taskExecutor: (any TaskExecutor)? = nil
+    taskExecutor: (any TaskExecutor)? = nil, overlap: Overlap? = nil
   ) {
     self.fileSystem = fileSystem
     self.clock = clock
     self.random = random
     self.taskExecutor = taskExecutor
+    self.overlap = overlap ?? (clock.isSimulated ? .inTurns : .concurrent)
   }
 }
 

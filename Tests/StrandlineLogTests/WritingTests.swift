@@ -206,11 +206,12 @@ struct `Appending` {
     try log.close()
   }
 
-  @Test func `a thread that has led long enough leaves the others to the writer thread`() async throws {
+  @Test(arguments: [Overlap.concurrent, .inTurns])
+  func `a thread that has led long enough leaves the others to another leader`(overlap: Overlap) async throws {
     let slow = DiskWithSlowSync(SimulatedDisk())
     var options = tiny
     options.groupBytesMax = 1
-    let log = try openLog(slow, options: options)
+    let log = try openLog(slow, options, overlap)
     let rounds: UInt64 = 20
     try await onThread("test") {
       for round in 0..<rounds {
@@ -236,11 +237,12 @@ struct `Appending` {
     try log.close()
   }
 
-  @Test func `a thread does not wait for a task to run`() async throws {
+  @Test(arguments: [Overlap.concurrent, .inTurns])
+  func `a thread does not wait for a task to run`(overlap: Overlap) async throws {
     let slow = DiskWithSlowSync(SimulatedDisk())
     var options = tiny
     options.groupBytesMax = 1
-    let log = try openLog(slow, options: options)
+    let log = try openLog(slow, options, overlap)
     for round: UInt64 in 0..<20 {
       let isWritten = Flag()
       let hasGivenUp = Flag()
@@ -274,6 +276,30 @@ struct `Appending` {
       try #require(!hasGivenUp.isSet, "round \(round)")
       #expect(log.durableLSN == round * 2 + 2)
     }
+    try log.close()
+  }
+
+  @Test func `in turns a group is written by the task that waits for it, before anything else runs`() async throws {
+    let slow = DiskWithSlowSync(SimulatedDisk())
+    let log = try openLog(slow, tiny, .inTurns)
+    let runner = OneAtATimeExecutor()
+    for round in 0..<20 {
+      let order = Mutex<[String]>([])
+      slow.duringNextSync { order.withLock { $0.append("sync") } }
+      // The second task is ready when the first one waits. On a thread of its own the sync could come after it.
+      await withTaskGroup(of: Void.self) { group in
+        group.addTask(executorPreference: runner) {
+          do {
+            let lsn = try log.append(transaction([body(round)])).upperBound
+            try await log.waitUntilDurable(lsn)
+          } catch { Issue.record("\(error)") }
+        }
+        group.addTask(executorPreference: runner) { order.withLock { $0.append("other") } }
+      }
+      let first = order.withLock { $0.first }
+      #expect(first == "sync", "round \(round)")
+    }
+    #expect(log.durableLSN == 20)
     try log.close()
   }
 
@@ -377,6 +403,16 @@ struct `Appending` {
     #expect(try log.read(12_345).body == [UInt8(truncatingIfNeeded: 12_344)])
     try log.close()
   }
+}
+
+/// A log in simulated time that writes groups for tasks in one of the two ways.
+private func openLog(_ fileSystem: any FileSystem, _ options: LogOptions, _ overlap: Overlap) throws -> Log {
+  try Log.open(
+    at: storePath, role: .store, options: options,
+    environment: SystemEnvironment(
+      fileSystem: fileSystem, clock: SimulatedClock(autoAdvance: true), random: SeededRandom(seed: 7),
+      overlap: overlap)
+  ) { _ in }
 }
 
 /// A disk on which something happens during a sync of a file.

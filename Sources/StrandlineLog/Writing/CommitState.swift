@@ -45,8 +45,6 @@ struct CommitState: ~Copyable {
   var tables: [SegmentTable]
   /// A thread is writing, or is about to: no other needs to begin.
   var isLed = false
-  /// The tasks that were woken last run before the next group is written; a plain thread leads all the same.
-  var awaitsCallers = false
   /// The watch is running (Log+Watching.swift).
   var isWatched = false
   /// The end of what a full sync has covered, for CONTROL; nil if this writer has added nothing to it.
@@ -61,8 +59,6 @@ struct CommitState: ~Copyable {
   private var waiters: [Waiter] = []
   /// The highest LSN that a caller waits for.
   private var lastAwaited: UInt64 = 0
-  /// One of the callers that wait is a thread.
-  private var hasWaitingThread = false
 
   init(durable: LogEnd, tables: [SegmentTable], rejecting: LogError? = nil) {
     durableLSN = durable.lsn
@@ -140,21 +136,9 @@ struct CommitState: ~Copyable {
   mutating func wait(for lsn: UInt64, _ waiter: any CommitWaiter) {
     waiters.append(Waiter(lsn: lsn, waiter: waiter))
     lastAwaited = max(lastAwaited, lsn)
-    if waiter.isThread { hasWaitingThread = true }
   }
 
   // MARK: Leading
-
-  /// The leader stops until the tasks that it has woken have run.
-  ///
-  /// - Returns: false if a thread waits. What begins the next group is a task, and the thread may be one of those that
-  ///   the system runs tasks on: if all of them wait like this, none is left to begin the group.
-  mutating func leaveToCallers() -> Bool {
-    guard !hasWaitingThread else { return false }
-    isLed = false
-    awaitsCallers = true
-    return true
-  }
 
   /// Takes the next group off the queue; nil if there is none.
   mutating func removeFirstGroup() -> PendingGroup? {
@@ -182,14 +166,12 @@ struct CommitState: ~Copyable {
       // No caller waits for more: the array changes hands, and the next one is as large.
       ready.reserveCapacity(min(waiters.count, 1024))
       swap(&ready, &waiters)
-      hasWaitingThread = false
     } else {
       var rest: [Waiter] = []
       for waiter in waiters {
         if waiter.lsn <= durableLSN { ready.append(waiter) } else { rest.append(waiter) }
       }
       waiters = rest
-      if hasWaitingThread { hasWaitingThread = rest.contains { $0.waiter.isThread } }
     }
     return CommitNews(waiters: ready, outcome: .durable)
   }
@@ -293,7 +275,6 @@ struct CommitState: ~Copyable {
     defer {
       waiters = []
       lastAwaited = 0
-      hasWaitingThread = false
     }
     return CommitNews(waiters: waiters, outcome: .failed(error))
   }
@@ -336,7 +317,6 @@ private struct TakenBack {
 
 /// A caller that waits for an LSN. It is resumed exactly once.
 protocol CommitWaiter: Sendable {
-  var isThread: Bool { get }
   func tell(_ outcome: CommitOutcome)
 }
 

@@ -3,7 +3,7 @@
 // Two locks: a short one around the queue (`queue`), and a long one around the disk (`disk`), which the thread that
 // leads holds during its write and sync. Order: disk before queue, never the reverse. For a task the log's own writer thread
 // leads, because a sync blocks its thread for milliseconds. A plain thread leads itself when no other does, and so does a task
-// where time is simulated: then nothing else runs, which keeps simulated runs repeatable.
+// where things run in turns (`Overlap`).
 
 import Dispatch
 import StrandlineSystem
@@ -22,7 +22,6 @@ extension Log {
   package func append(_ transaction: LogTransaction) throws(LogError) -> ClosedRange<UInt64> {
     let (lsns, beginsWatch) = try queue.withLock { state throws(LogError) in
       let lsns = try state.enqueue(transaction, options)
-      lastAppended.store(lsns.upperBound, ordering: .relaxed)
       let begins = options.controlIntervalMilliseconds != nil && !state.isWatched
       if begins { state.isWatched = true }
       return (lsns, begins)
@@ -44,16 +43,15 @@ extension Log {
       let (known, begins) = queue.withLock { state -> (CommitOutcome?, Bool) in
         if let known = state.outcome(of: lsn, given: given) { return (known, false) }
         state.wait(for: lsn, WaitingTask(continuation: continuation))
-        let begins = !state.isLed && !state.awaitsCallers
+        let begins = !state.isLed
         if begins { state.isLed = true }
         return (nil, begins)
       }
       if let known { continuation.resume(returning: known) }
-      // Where time is simulated, so is the disk: a sync blocks no thread, and the task leads, so that nothing else runs.
-      if begins { clock.isSimulated ? lead() : leadInBackground() }
+      if begins { beginLeading() }
     }
     // A task that has led did not wait for anything: others have their turn before it writes again.
-    if clock.isSimulated { await Task.yield() }
+    if overlap == .inTurns { await Task.yield() }
     if case .failed(let error) = outcome { throw error }
   }
 
@@ -81,10 +79,7 @@ extension Log {
   }
 
   /// Makes one group durable, or fails everything that is queued. Does nothing if nothing is.
-  ///
-  /// - Returns: how many callers it has woken.
-  @discardableResult
-  func writeNextGroup() -> Int {
+  func writeNextGroup() {
     let news = disk.withLock { writer -> CommitNews? in
       guard var group = queue.withLock({ $0.removeFirstGroup() }) else { return nil }
       do throws(WriteFailure) {
@@ -118,7 +113,6 @@ extension Log {
     // Callers are woken without a lock: one that writes again at once finds both free.
     news?.tell()
     if !tellsFirst, news != nil { tellDurability() }
-    return news?.waiters.count ?? 0
   }
 
   /// Takes nothing more after a write that failed. The caller holds the disk.
@@ -136,62 +130,34 @@ extension Log {
     }
   }
 
-  /// A thread has led as long as it needed to; callers that wait meanwhile are served by the writer thread.
+  /// A thread has led as long as it needed to. Another leader serves the callers that wait meanwhile.
   func stopLeading() {
     let isWanted = queue.withLock { state in
       state.isLed = state.hasQueue && state.hasWaiters
       return state.isLed
     }
-    if isWanted { leadInBackground() }
+    if isWanted { beginLeading() }
   }
 
-  /// Leads on the log's own thread until nothing is queued.
-  ///
-  /// Tasks that were woken together often write again at once. The next group is written when they have had their turn:
-  /// what begins it is queued behind them, in the same executor. Else the first of them would be synced alone, and all
-  /// others had to wait for two syncs instead of one. No thread waits for it, and no clock is read.
-  private func leadInBackground() { writerQueue.async { self.lead() } }
+  /// Has groups written until nothing is queued.
+  private func beginLeading() {
+    switch overlap {
+    case .concurrent: writerQueue.async { self.lead() }
+    // The disk is simulated too, so that a sync blocks no thread.
+    case .inTurns: lead()
+    }
+  }
 
-  /// Writes groups until nothing is queued.
+  /// Writes groups until nothing is queued. It waits for nothing: what arrives during a sync is the next group.
   private func lead() {
     while true {
-      let woken = writeNextGroup()
-      if woken > 1, queue.withLock({ $0.leaveToCallers() }) {
-        Task.detached { self.leadAfterCallers() }
-        return
-      }
-      if woken == 1 { stayAwake() }
+      writeNextGroup()
       let goesOn = queue.withLock { state in
         state.isLed = state.hasQueue
         return state.isLed
       }
       guard goesOn else { return }
     }
-  }
-
-  /// A lone task that was woken often writes again at once, and there is a core for it. To sleep until then and be woken
-  /// costs the writer thread about as much as a sync, so it stays awake for a moment.
-  private func stayAwake() {
-    guard !clock.isSimulated else { return }
-    let durable = durableLSN
-    let until = clock.monotonicNanoseconds() &+ Self.awakeNanoseconds
-    // For a clock that stands still.
-    for _ in 0..<Self.awakeReadsMax {
-      if lastAppended.load(ordering: .relaxed) > durable || clock.monotonicNanoseconds() >= until { return }
-    }
-  }
-
-  private static let awakeNanoseconds: UInt64 = 60_000
-  private static let awakeReadsMax = 2_000
-
-  private func leadAfterCallers() {
-    let leads = queue.withLock { state in
-      state.awaitsCallers = false
-      guard state.hasQueue, !state.isLed else { return false }
-      state.isLed = true
-      return true
-    }
-    if leads { leadInBackground() }
   }
 
   // MARK: Flushing

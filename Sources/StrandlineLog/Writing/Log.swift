@@ -36,13 +36,13 @@ package final class Log: Sendable {
   /// The most bytes of frames that `append` takes in one transaction.
   package var transactionBytesMax: Int { options.transactionBytesMax }
   let clock: any SystemClock
+  /// Who writes the groups that tasks wait for.
+  let overlap: Overlap
   let files: SegmentFiles
   /// Held by the thread that writes.
   let disk: Mutex<SegmentWriter>
   /// Held for a moment.
   let queue: Mutex<CommitState>
-  /// The last LSN that was given, to be read without the lock.
-  let lastAppended = Atomic<UInt64>(0)
   /// The end of the log could not be copied when it was opened, for want of space.
   private let stalled: Mutex<StalledRecovery?>
   let keeper: DirectoryKeeper
@@ -69,6 +69,7 @@ package final class Log: Sendable {
     keeper = writer.keeper
     preparation = writer.preparation
     clock = writer.keeper.environment.clock
+    overlap = writer.keeper.environment.overlap
     self.recovery = recovery
     self.isNew = isNew
     self.consumers = consumers

@@ -6,13 +6,11 @@ import Synchronization
 /// A task.
 struct WaitingTask: CommitWaiter {
   let continuation: CheckedContinuation<CommitOutcome, Never>
-  var isThread: Bool { false }
   func tell(_ outcome: CommitOutcome) { continuation.resume(returning: outcome) }
 }
 
 /// A thread.
 final class WaitingThread: CommitWaiter {
-  var isThread: Bool { true }
   private let outcome = Mutex<CommitOutcome?>(nil)
   private let semaphore = DispatchSemaphore(value: 0)
 

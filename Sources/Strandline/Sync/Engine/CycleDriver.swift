@@ -8,16 +8,6 @@
 import StrandlineSystem
 import Synchronization
 
-/// Whether a request and the work beside it overlap.
-enum RequestOverlap: Sendable {
-  /// Both at once.
-  case concurrent
-  /// One after the other, in alternating order: in simulated time, so that a seed always gives the same history.
-  case inTurns
-
-  init(_ clock: any SystemClock) { self = clock.isSimulated ? .inTurns : .concurrent }
-}
-
 /// The engine's state between cycles, and the loop of a cycle.
 struct CycleDriver: Sendable {
   /// A request is expected to take a second, or as long as the longest one so far.
@@ -26,7 +16,8 @@ struct CycleDriver: Sendable {
   let store: RecordStore
   let database: any CloudDatabase
   let watch: SyncWatch
-  private let overlap: RequestOverlap
+  /// Whether a request and the work beside it run at once, or in alternating order.
+  private let overlap: Overlap
   /// The deadlines of cycles that may end early.
   let deadline = CycleDeadline()
   var plan: SyncPlan
@@ -43,7 +34,7 @@ struct CycleDriver: Sendable {
     _ policies: SyncPolicies
   ) {
     (self.store, self.database, self.watch) = (store, database, watch)
-    overlap = RequestOverlap(store.environment.clock)
+    overlap = store.environment.overlap
     plan = SyncPlan(StoreFacts(store), database.address, policies, policy)
   }
 
