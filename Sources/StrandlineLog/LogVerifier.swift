@@ -114,8 +114,7 @@ private struct Verification {
 
   mutating func run() throws(LogError) {
     let directory = directory
-    let survey = try LogSurvey(
-      directory, try directory.files(), untilUnwritten: false)
+    let survey = try LogSurvey(directory, try directory.files())
     report.isControlTorn = survey.control?.isTorn ?? false
     report.quarantine = try directory.quarantined()
     report.segments = survey.segments.count

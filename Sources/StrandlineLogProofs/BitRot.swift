@@ -36,8 +36,8 @@ package struct BitRot {
   /// A file's bytes may be read through a window of this much more.
   private static let windowBytes: Int64 = 256 << 10
 
-  /// Makes the store: several tenures, a compacted and a merged segment, a prepared one, and 8 KiB
-  /// and more in the segment at the end too; closed cleanly, with nothing unsynced.
+  /// Makes the store: several tenures, a compacted and a merged segment, and 8 KiB and more in the segment at the end too;
+  /// closed cleanly, with nothing unsynced.
   package init(seed: UInt64) throws {
     self.seed = seed
     let disk = SimulatedDisk()
@@ -49,8 +49,8 @@ package struct BitRot {
       // Three small ones, of one writer each.
       [.large, .three, .close], [.double, .pair, .close], [.large, .small, .three, .vanish],
       [.merge, .double, .large, .three, .idle, .double, .large, .filling, .vanish],
-      // A prepared one is used, and sealed.
-      [.large, .prepare, .filling, .large, .double, .three, .large, .double, .large, .pair, .double],
+      // One that a group fills and seals.
+      [.large, .filling, .large, .double, .three, .large, .double, .large, .pair, .double],
       [.large, .three, .double, .pair, .large, .small, .close],
     ]
     for operation in works.joined() { try scene.perform(operation) }

@@ -49,7 +49,7 @@ package struct LiveSegmentLoss {
     do {
       try scene.open()
       for _ in 0..<Self.operations {
-        let drawn: [LogOperation] = [.small, .three, .large, .pair, .double, .idle, .idle, .prepare, .vanish, .close]
+        let drawn: [LogOperation] = [.small, .three, .large, .pair, .double, .idle, .idle, .maintain, .vanish, .close]
         let operation = drawn[Int(random.below(UInt64(drawn.count)))]
         history.append(operation.rawValue)
         try scene.perform(operation)

@@ -38,8 +38,8 @@ package enum LogOperation: Character, CaseIterable, Sendable {
   case failedSync = "e"
   /// The disk is full in the middle of work; the writer is refused cleanly, and goes on when there is space.
   case full = "n"
-  /// The next segment is prepared.
-  case prepare = "a"
+  /// Space is given back, and CONTROL is raised.
+  case maintain = "a"
   /// Small neighbours become one segment.
   case merge = "m"
   /// The owner gives transactions up, and finished segments are rewritten without them.
@@ -49,7 +49,7 @@ package enum LogOperation: Character, CaseIterable, Sendable {
   package static let alphabet: [LogOperation] = [.small, .three, .large, .filling, .pair, .idle, .close, .vanish]
 
   /// What drawn histories are made of: also what looks after files, and a full disk.
-  static let drawn: [LogOperation] = alphabet + [.prepare, .merge, .compact, .full]
+  static let drawn: [LogOperation] = alphabet + [.maintain, .merge, .compact, .full]
 
   /// How often it is drawn, beside the others.
   var weight: Int {
@@ -57,7 +57,7 @@ package enum LogOperation: Character, CaseIterable, Sendable {
     case .small: 7
     case .three: 5
     case .large: 4
-    case .pair, .double, .close, .prepare: 3
+    case .pair, .double, .close, .maintain: 3
     case .idle, .filling, .vanish, .merge, .compact: 2
     case .failedSync, .full: 1
     }

@@ -22,8 +22,6 @@ final class LogScene {
   private(set) var work = UpkeepWork()
   /// CONTROL covers everything up to here: it was raised, or the log was closed or opened.
   private(set) var raisedLSN = 0
-  /// Segments that were prepared and have no event yet.
-  private var prepared: Set<UInt64> = []
 
   /// Of a long log an open reads only so many events one by one.
   private static let readsMax = 24
@@ -78,7 +76,6 @@ final class LogScene {
         throw LogProblem("LSN \(event.lsn) was read otherwise than replayed")
       }
     }
-    prepared = []
     bounds.settle(on: replayed, reach: reach)
     bounds.flushed = options.strength == .durable ? reach : min(bounds.flushed, reach)
     note()
@@ -122,7 +119,7 @@ final class LogScene {
       disk.capacity = nil
       if rejection != nil { log?.resume() }
       try goOnAfterRefusal()
-    case .prepare: try prepare()
+    case .maintain: try log?.maintain()
     case .merge:
       guard let log else { throw LogProblem("the scene has no writer") }
       let before = log.upkeepReport.segmentsMerged
@@ -196,7 +193,6 @@ final class LogScene {
     try log.waitUntilDurableBlocking(last)
     acknowledge(bounds.issued.count)
     note()
-    if !prepared.isEmpty, prepared.remove(try log.read(last).segmentID) != nil { work.openedPrepared += 1 }
   }
 
   private func acknowledge(_ count: Int) {
@@ -225,31 +221,19 @@ package struct UpkeepWork: Sendable, Hashable, CustomStringConvertible {
   package var merged = 0
   /// Segments that a compaction wrote, and events that it left out.
   package var compacted = 0, eventsDropped = 0
-  /// Segments that were prepared, and got an event.
-  package var openedPrepared = 0
 
   package init() {}
 
-  package var isComplete: Bool {
-    merged > 0 && compacted > 0 && eventsDropped > 0 && openedPrepared > 0
-  }
+  package var isComplete: Bool { merged > 0 && compacted > 0 && eventsDropped > 0 }
 
   package var description: String {
-    "\(merged) segments merged, \(compacted) compacted (\(eventsDropped) events left out), "
-      + "\(openedPrepared) prepared and used"
+    "\(merged) segments merged, \(compacted) compacted (\(eventsDropped) events left out)"
   }
 }
 
 // MARK: - Upkeep
 
 extension LogScene {
-  private func prepare() throws {
-    try log?.prepareSegment()
-    let path = LogHistories.path + "/" + LogFormat.manifestName
-    let manifest = try Manifest.decode(disk.peek(path) ?? [], file: path)
-    prepared.formUnion(manifest.entries.lazy.filter(\.isPrepared).map(\.segmentID))
-  }
-
   /// Gives up one transaction in three of those that will outlive a power cut, and compacts.
   private func compact() throws {
     guard let log else { throw LogProblem("the scene has no writer") }

@@ -11,7 +11,7 @@ import Synchronization
 
 /// What a writer does meanwhile.
 package enum FolderOperation: String, CaseIterable, Sendable {
-  case append, rollOver, prepare, compact, merge, flush, backup, close
+  case append, rollOver, maintain, compact, merge, flush, backup, close
 }
 
 /// The campaign: every fate of a folder, at every mutating call of every operation.
@@ -86,7 +86,8 @@ package struct ReplacedFolders {
       copy = disk.files(in: path)
       try write(9)
       switch operation {
-      case .append, .rollOver, .prepare, .flush, .backup, .close: break
+      case .append, .rollOver, .flush, .backup, .close: break
+      case .maintain: try log.finishSegment()
       case .compact, .merge:
         for number in 10..<13 {
           try log.finishSegment()
@@ -102,8 +103,8 @@ package struct ReplacedFolders {
       case .rollOver:
         try log.finishSegment()
         for number in 20..<70 { try write(number) }
-      case .prepare:
-        try log.prepareSegment()
+      case .maintain:
+        try log.maintain()
         try write(20)
       case .compact: try log.compact { $0.filter { $0.lsn % 3 != 0 }.map { LogSurvivor($0) } }
       case .merge: try log.mergeSegments()

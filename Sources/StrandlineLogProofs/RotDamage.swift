@@ -9,8 +9,6 @@ package enum RotKind: Hashable, Sendable, Comparable {
   case sealedSegment
   /// One that was made out of others, by a merge or a compaction.
   case rewrittenSegment
-  /// One that was prepared, used and sealed.
-  case preparedSegment
   /// The segment at the end.
   case lastSegment
   /// A file without which all events are there all the same: its damage is never a refusal.
@@ -30,7 +28,6 @@ package enum RotKind: Hashable, Sendable, Comparable {
     if path == last { return .lastSegment }
     switch try SegmentHeader.decode(bytes, file: path, named: id).kind {
     case .live: return .sealedSegment
-    case .prepared: return .preparedSegment
     case .rewritten: return .rewrittenSegment
     }
   }
@@ -39,7 +36,6 @@ package enum RotKind: Hashable, Sendable, Comparable {
     switch self {
     case .sealedSegment: "sealed segment"
     case .rewrittenSegment: "rewritten segment"
-    case .preparedSegment: "prepared segment"
     case .lastSegment: "last segment"
     case .hint(let name), .truth(let name): name
     }

@@ -97,7 +97,7 @@ struct `A decoder written from the pages` {
 
   /// The recovery rule as the page tells it, against the code's: a small log cut at every length, and with a bit
   /// changed in every byte.
-  @Test(arguments: [Vector.threeEvents, .tornTail, .copiedTail, .prepared, .compacted])
+  @Test(arguments: [Vector.threeEvents, .tornTail, .copiedTail, .compacted])
   func `judges every cut and every changed byte as the code does`(_ vector: Vector) throws {
     let folder = try TemporaryFolder()
     var expected: [String] = []

@@ -19,7 +19,7 @@ struct Vector: Sendable, CustomStringConvertible {
   var folder: String { "Formats/vectors/\(name)" }
 
   static let all: [Vector] = [
-    empty, oneSave, threeEvents, everyEventKind, manySegments, prepared, compacted, tornTail, damagedMiddle, copiedTail,
+    empty, oneSave, threeEvents, everyEventKind, manySegments, compacted, tornTail, damagedMiddle, copiedTail,
     serverJournal,
   ]
 }
@@ -174,19 +174,6 @@ extension Vector {
       try store.closeBlocking()
     }
     return stage.files()
-  }
-
-  static let prepared = Vector(
-    name: "prepared",
-    about: "Segment 1 is full and sealed; segment 2 was prepared, and its opening frame stands in its first group.\n"
-      + "Its writer was killed after the second group: MANIFEST does not know yet that it is in use.\n"
-  ) {
-    let stage = Stage(seed: 9)
-    let log = try stage.openLog(segmentBytesMax: 4400)
-    for index in 1...2 { try log.write([.pace(Pace.sample(index))]) }
-    try log.prepareSegment()
-    for index in 3...4 { try log.write([.pace(Pace.sample(index))]) }
-    return stage.files(of: stage.disk.clone())
   }
 
   static let compacted = Vector(

@@ -30,7 +30,7 @@ NUMBERS = 1 << 62  # LSNs, segment IDs and sequences stay below
 LARGEST_BODY = 1 << 26
 HEADER, PAGE, OPENING_END, SLOT = 128, 4096, 4160, 64
 FIRST, LAST, SYNCED = 1, 2, 4
-LIVE, PREPARED, REWRITTEN = 0, 1, 2
+LIVE, REWRITTEN = 0, 1
 TYPES = {1: "event", 2: "opening", 3: "index", 4: "seal"}
 ROLES = ("stor", "srvr")
 
@@ -114,11 +114,9 @@ def manifest(path, writing):
         if any(data[at + 36 : at + 40]):
             raise Refused("future", "MANIFEST")
     ids = [entry["segment"] for entry in entries]
-    used = [entry["firstLSN"] != 0 for entry in entries]
     if (
         not 1 <= next_id < NUMBERS
-        or not any(used)
-        or used != sorted(used, reverse=True)
+        or not entries
         or len(set(ids)) != len(ids)
         or any(not 1 <= one < next_id for one in ids)
         or any(not possible(entry) for entry in entries)
@@ -135,10 +133,10 @@ def manifest(path, writing):
 
 def possible(entry):
     first, last, end, chain = (entry[name] for name in ("firstLSN", "lastLSN", "end", "chain"))
-    if first >= NUMBERS or last >= NUMBERS:
+    if first == 0 or first >= NUMBERS or last >= NUMBERS:
         return False
-    if first == 0 or end == 0:
-        return last == end == chain == 0
+    if end == 0:
+        return last == chain == 0
     return end >= OPENING_END and last >= first - 1
 
 
@@ -202,19 +200,16 @@ class Segment:
             default=(0, 0),
         )
 
-    def open(self, entry, named):
-        """Reads the opening frame; `named`: CONTROL speaks of this segment."""
-        listed = entry["firstLSN"] if entry else 0
+    def open(self, entry):
+        """Reads the opening frame."""
         frame = self.frame(PAGE, len(self.data))
         if not frame:
-            if self.kind != PREPARED or listed or named or self.promised(PAGE)[0]:
-                raise Refused("damaged", self.name, PAGE)
-            return
+            raise Refused("damaged", self.name, PAGE)
         if (frame["type"], frame["flags"], frame["schema"], frame["index"], frame["length"]) != (2, 0, 0, 0, 32):
             raise Refused("future", self.name, PAGE)
         names = ["predecessorID", "rangeLastLSN", "predecessorEnd", "chain", "durableEnd", "rangeChain"]
         opening = dict(zip(names, struct.unpack("<QQIIII", frame["body"])), firstLSN=frame["lsn"])
-        if self.contradicts(opening) or (listed and listed != frame["lsn"]):
+        if self.contradicts(opening) or (entry and entry["firstLSN"] != frame["lsn"]):
             raise Refused("damaged", self.name, PAGE)
         self.opening = opening
 
@@ -226,9 +221,7 @@ class Segment:
             return True
         if before != 0 and opening["predecessorEnd"] < OPENING_END:
             return True
-        if self.kind == PREPARED and (opening["durableEnd"] or before == 0):
-            return True
-        if self.kind != PREPARED and opening["durableEnd"] < OPENING_END:
+        if opening["durableEnd"] < OPENING_END:
             return True
         if self.kind == REWRITTEN:
             return range_last < first - 1
@@ -265,7 +258,6 @@ class Walk:
         self.rewritten = segment.kind == REWRITTEN
         self.lsn, self.chain = opening["firstLSN"] - 1, opening["chain"]
         self.x, self.sealed, self.events, self.flagged = OPENING_END, False, 0, 0
-        self.first_end = 0  # of the first whole transaction
         self.durable_end_met = self.bound_met = False
         # What stands at X.
         self.end_lsn, self.end_chain = self.lsn, self.chain
@@ -324,7 +316,6 @@ class Walk:
         step = struct.pack("<IQBHII", self.chain, frame["lsn"], 1, frame["schema"], frame["length"], frame["bodyCRC"])
         self.lsn, self.chain, self.run = frame["lsn"], crc(step), self.run + 1
         if frame["flags"] & LAST:
-            self.first_end = self.first_end or frame["end"]
             self.events += self.run
             self.run = 0
             self.unit(frame["end"])
@@ -399,39 +390,26 @@ class Store:
 
     def read(self, present):
         """Sections 2 and 3."""
-        prepared, unlisted = [], []
         for entry in self.manifest["entries"]:
             identity = entry["segment"]
             self.entries[identity] = entry
             if identity not in present:
                 raise Refused("missing", "%016x.seg" % identity)
             segment = self.segment(present.pop(identity), identity, entry)
-            if not segment.opening:
-                continue
-            if not entry["firstLSN"]:
-                prepared.append(segment)
-                continue
             before = self.segments[-1] if self.segments else None
             if not segment.continues(before):
                 raise segment.misplaced(before)
             self.segments.append(segment)
-        for segment in self.chain_on(prepared):
-            raise segment.misplaced(self.segments[-1])
-        for identity in sorted(present):
-            segment = self.segment(present[identity], identity, None)
-            (unlisted if segment.opening else self.leftovers).append(segment)
-        self.quarantine = self.chain_on(unlisted)
+        self.quarantine = self.chain_on([self.segment(present[identity], identity, None) for identity in sorted(present)])
 
     def segment(self, path, identity, entry):
         segment = Segment(path, identity, self.writing)
         ours = (self.manifest["storeUUID"], self.manifest["role"])
         if (segment.uuid, segment.role) != ours or (entry and entry["salt"] != segment.salt):
             raise Refused("foreign", segment.name)
-        if entry and not entry["firstLSN"] and segment.kind != PREPARED:
-            raise Refused("damaged", segment.name)
         if entry and segment.kind == REWRITTEN and not entry["end"]:
             raise Refused("damaged", "MANIFEST")
-        segment.open(entry, self.control["tailSegmentID"] == identity)
+        segment.open(entry)
         return segment
 
     def chain_on(self, candidates):
@@ -503,14 +481,8 @@ class Store:
     def judge(self, walk, events):
         """Section 7: the tail."""
         segment, bound = walk.segment, walk.bound
-        entry = self.entries.get(segment.id)
-        known = segment.opening["durableEnd"]
-        if segment.kind == PREPARED and entry and entry["firstLSN"]:
-            if not walk.events:
-                raise Refused("damaged", segment.name, walk.x, entry["firstLSN"], entry["firstLSN"])
-            known = walk.first_end
         behind, following = segment.promised(walk.at)
-        w = max(known, bound["durableEnd"] if bound else 0, walk.flagged, behind)
+        w = max(segment.opening["durableEnd"], bound["durableEnd"] if bound else 0, walk.flagged, behind)
         if walk.x < w:
             lost = max(walk.end_lsn + 1, bound["durableLSN"] if bound else 0)
             raise Refused("damaged", segment.name, walk.x, walk.end_lsn + 1, lost)

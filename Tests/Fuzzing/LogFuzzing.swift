@@ -159,13 +159,13 @@ enum LogFuzzing {
       position.lsn &+= 1
       if bytes[at + Field.flags] & LogFormat.flagLast != 0 { position.end = UInt32(end) }
     case .opening:
-      // A rewritten segment states its own end; in live and prepared segments the values follow from other segments.
+      // A rewritten segment states its own end; in live ones the values follow from other segments.
       let kind = bytes[LogFormat.Header.kind]
       guard kind != SegmentKind.rewritten.rawValue, length == LogFormat.openingBodyBytes else { return }
       let opening = OpeningBody(
         firstLSN: before.lsn &+ 1, predecessorID: before.segmentID, predecessorEnd: before.end,
         chain: before.chain.value,
-        durableEnd: kind == SegmentKind.prepared.rawValue ? 0 : UInt32(LogFormat.openingEnd))
+        durableEnd: UInt32(LogFormat.openingEnd))
       bytes.replaceSubrange(body..<body + length, with: opening.encoded())
     case .index:
       position.index = UInt32(at)

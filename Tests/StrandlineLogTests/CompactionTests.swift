@@ -62,7 +62,7 @@ private struct Pairs {
         let lsns = try log.append(transaction)
         try log.waitUntilDurableBlocking(lsns.upperBound)
         for (lsn, body) in zip(lsns, bodies) { pairs.note(lsn, body) }
-      case 7: try log.prepareSegment()
+      case 7: try log.maintain()
       case 8: try log.mergeSegments()
       case 9:
         let snapshot = pairs
@@ -261,28 +261,27 @@ private struct Pairs {
     #expect(try recovered(empty.imageAfterCrash(.none)).isEmpty)
   }
 
-  @Test func `space that cannot be given back holds up no segment that is prepared`() throws {
+  @Test func `space that cannot be given back holds up no append, and is given back when that is possible`() throws {
     let disk = SimulatedDisk()
     let faults = FaultInjector(disk)
     let log = try openLog(faults)
-    try log.prepareSegment()
     let error = SystemError(call: "", subject: "", errno: 5)
     faults.plan(DiskFault([.truncate], isSticky: true, error: error))
-    // On into the prepared segment: the one before it has space to give back.
+    // Those before the last one have space to give back.
     while disk.segments.count < 3 {
       try log.write(body(1, count: 900))
-      try log.prepareSegment()
+      try log.maintain()
     }
     #expect(log.upkeepReport.failures > 0 && log.upkeepReport.failure?.underlying?.call == "ftruncate")
-    let list = try Manifest.decode(try #require(disk.peek(storePath + "/MANIFEST")), file: "m")
-    #expect(list.entries.contains { $0.isPrepared })
+    let reserved = try #require(disk.peek(disk.segments[0])?.count)
     faults.clear()
-    try log.prepareSegment()
+    try log.maintain()
     #expect(log.upkeepReport.failures == 0)
+    #expect(try #require(disk.peek(disk.segments[0])?.count) < reserved)
     try log.close()
   }
 
-  @Test func `beside commits it prepares segments, and a close leaves none behind`() throws {
+  @Test func `beside commits it gives space back, and a close leaves no file that no list names`() throws {
     let disk = SimulatedDisk()
     var options = tiny
     options.upkeep = .inBackground
@@ -295,7 +294,7 @@ private struct Pairs {
     try log.close()
     #expect(try recovered(disk) == (0..<200).map { body($0, count: 300) })
     let manifest = try Manifest.decode(try #require(disk.peek(storePath + "/MANIFEST")), file: "MANIFEST")
-    #expect(manifest.entries.allSatisfy { !$0.isPrepared })
+    #expect(manifest.entries.count > 5)
     let listed = Set(manifest.entries.map { storePath + "/" + SegmentName.name($0.segmentID) })
     #expect(Set(disk.segments) == listed)
   }
@@ -322,8 +321,7 @@ struct `A merge after a recovery that copied` {
     }
     let log = try openLog(disk, options: options, seed: 3)
     #expect(log.recovery.copiedEvents == 1)
-    // The copy's segment is finished by the prepared one.
-    try log.prepareSegment()
+    try log.finishSegment()
     try log.write(body(4, count: 3_000))
     try log.write(body(5, count: 3_000))
     try log.mergeSegments()
@@ -351,7 +349,7 @@ struct `A merge after a recovery that copied` {
     let before = disk.everything
     #expect(logError { try log.compact { _ in [] } }?.code == .closed)
     #expect(logError { try log.mergeSegments() }?.code == .closed)
-    #expect(logError { try log.prepareSegment() }?.code == .closed)
+    #expect(logError { try log.maintain() }?.code == .closed)
     #expect(logError { try log.finishSegment() }?.code == .closed)
     #expect(disk.everything == before)
     try log.waitUntilDurableBlocking(30)

@@ -83,7 +83,7 @@ struct `Every damage to a closed store` {
     var rot = try BitRot(seed: 1)
     let kinds = rot.kinds
     for kind: RotKind in [
-      .sealedSegment, .rewrittenSegment, .preparedSegment, .lastSegment, .truth("CONTROL"), .hint("BALLAST"),
+      .sealedSegment, .rewrittenSegment, .lastSegment, .truth("CONTROL"), .hint("BALLAST"),
     ] { #expect(kinds[kind] ?? 0 >= 8 << 10, "\(kind.word)") }
     // As large as a list of so many files is.
     #expect(kinds[.truth("MANIFEST")] ?? 0 > 256)

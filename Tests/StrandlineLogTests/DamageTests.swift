@@ -476,21 +476,6 @@ struct `Crafted bytes` {
     }
   }
 
-  @Test func `that calls a store's only segment prepared leaves no log without segments`() throws {
-    let disk = SimulatedDisk()
-    try openLog(disk).close()
-    let file = disk.segments[0]
-    var bytes = try #require(disk.peek(file))
-    bytes[64] = 1
-    bytes.patch(u32: CRC32C.checksum(bytes, 0..<124), at: 124)
-    bytes[4096] ^= 1
-    disk.poke(file, bytes)
-    #expect(logError { _ = try openLog(disk) }?.code == .damaged)
-    let environment = SystemEnvironment.simulated(disk, seed: 1)
-    #expect(logError { _ = try LogReader.open(at: storePath, environment: environment) }?.code == .damaged)
-    _ = logError { _ = try LogVerifier.verify(at: storePath, environment: environment) }
-  }
-
   @Test func `in any number and place is answered or refused`() throws {
     let disk = SimulatedDisk()
     let log = try openLog(disk)

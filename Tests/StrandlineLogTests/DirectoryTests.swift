@@ -103,7 +103,7 @@ private func answer(_ image: SimulatedDisk, _ bodies: [[UInt8]], _ comment: Stri
       #expect(seen == bodies, "\(comment): it was taken, and not all of it")
       for lsn in 1...UInt64(bodies.count) { _ = try log.read(lsn) }
       try log.write([1])
-      try log.prepareSegment()
+      try log.finishSegment()
       try log.close()
       log = try openLog(image)
       #expect(log.durableLSN == UInt64(bodies.count + 1), "\(comment)")
@@ -540,7 +540,6 @@ struct `A directory` {
     let disk = SimulatedDisk()
     let log = try openLog(disk)
     for number in 1...14 {
-      if number == 6 { try log.prepareSegment() }
       try log.write(body(number, count: 1_300))
       let image = disk.imageAfterCrash(.none)
       let list = try Manifest.decode(try #require(image.peek(manifestPath)), file: "f")

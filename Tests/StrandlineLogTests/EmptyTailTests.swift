@@ -1,6 +1,5 @@
-// The moment between two segments: the last one was left, its successor was prepared and holds nothing yet, because the
-// opening frame goes in with the first group. The log still ends in the last one, for each of its users: a compaction
-// that leaves it again, a flush, CONTROL, a clean close.
+// The moment between two segments: the last one was left, its successor is named and listed, and has its opening frame
+// alone. Each user of the log meets it: a compaction that leaves it again, a flush, CONTROL, a clean close.
 
 import StrandlineLog
 import StrandlineSimulation
@@ -23,10 +22,8 @@ struct `A log whose next segment is empty` {
     let disk = SimulatedDisk()
     let log = try openLog(disk)
     try log.write(body(1))
-    try log.prepareSegment()
-    try log.finishSegment()
-    try log.prepareSegment()
-    for _ in 0..<3 { try log.finishSegment() }
+    for _ in 0..<4 { try log.finishSegment() }
+    #expect(disk.segments.count == 2)
     try check(disk, [body(1)], "left")
     try log.compact { $0.map(LogSurvivor.init) }
     try log.finishSegment()
@@ -36,15 +33,16 @@ struct `A log whose next segment is empty` {
     try check(disk, [body(1), body(2)], "closed")
   }
 
-  /// A log of which the first group in a prepared segment was refused for want of space.
+  /// A log of which the first group in a segment was refused for want of space.
   private func refused(_ disk: SimulatedDisk, _ options: LogOptions) throws -> Log {
     let log = try openLog(disk, options: options)
     try log.write(body(1, count: 2_000))
-    try log.prepareSegment()
     // The segment is full and sealed.
     try log.write(body(2, count: 2_000))
-    disk.capacity = disk.usedBytes
+    // There is room for the next one, and not for the group.
+    disk.capacity = disk.usedBytes + 8_000
     #expect(logError { try log.write(body(3, count: 20_000)) }?.code == .rejected)
+    #expect(disk.segments.count == 2)
     disk.capacity = nil
     log.resume()
     return log
@@ -80,6 +78,34 @@ struct `A log whose next segment is empty` {
     try log.close()
     try check(closed, bodies, "closed")
     #expect(try bound(closed.imageAfterCrash(.none)).lsn == 2)
+  }
+
+  @Test func `L4: loses nothing, wherever a crash falls while it is made, gone on in and left`() throws {
+    let disk = SimulatedDisk()
+    let log = try openLog(disk)
+    try log.write(body(0, count: 1_300))
+    disk.keepsHistory = true
+    var marks: [(calls: Int, acknowledged: Int)] = [(0, 1)]
+    for number in 1..<6 {
+      try log.write(body(number, count: 1_300))
+      marks.append((disk.history.count, number + 1))
+    }
+    try log.close()
+    #expect(disk.segments.count == 2)
+    var images = 0
+    for (call, state) in (disk.history + [disk.clone()]).enumerated() {
+      let acknowledged = marks.last { $0.calls <= call }?.acknowledged ?? 1
+      let losses = state.crashLosses().map { ($0.description, state.imageAfterCrash($0)) }
+      for (loss, image) in losses + [("the process only", state.clone())] {
+        images += 1
+        let report = try LogVerifier.verify(at: storePath, environment: .simulated(image, seed: 1))
+        #expect(!report.isDamaged, "before call \(call + 1), \(loss): \(report)")
+        let found = try recovered(image)
+        #expect(found.count >= acknowledged, "before call \(call + 1), \(loss)")
+        #expect(found == (0..<found.count).map { body($0, count: 1_300) }, "before call \(call + 1), \(loss)")
+      }
+    }
+    #expect(images > 80)
   }
 
   @Test func `is bounded on the medium by a clean close, also if CONTROL was raised before`() throws {

@@ -17,7 +17,7 @@
 //  14  a full disk                           FaultTests: a full disk at every reservation; `L16` here
 //  15  a short write                         FaultTests: any one of them (writes that end after some bytes)
 //  16  an interrupted call                   FaultTests: every sync (EINTR is a failure)
-//  17  a name without a sync of its folder   CrashTests (names are among what is lost); PreparedTests: L4
+//  17  a name without a sync of its folder   CrashTests (names are among what is lost); EmptyTailTests: L4
 //  18  an older copy of the directory        `case 18`
 //  19  an index snapshot of another history  not the log's: it keeps none
 //  20  two writers                           OpeningTests: takes the lock; by two at once
@@ -26,7 +26,7 @@
 //  23  a version from the future             DamageTests, DirectoryTests: of a later version
 //  24  a cut or changed header               FormatTests; DamageTests: an empty or cut segment with a name
 //  25  a huge length                         DamageTests: a crafted length
-//  26  a crash during recovery               CrashTests; PreparedTests: L4; DirectoryTests: while moved aside
+//  26  a crash during recovery               CrashTests (all histories); DirectoryTests: while moved aside
 //  27  damage that only a later read meets   `case 27`
 
 import StrandlineLog
@@ -211,7 +211,6 @@ struct `The failure table` {
       for _ in 0..<4 {
         try log.write(body(written, count: 1_300))
         written += 1
-        if written == 7 { try log.prepareSegment() }
         copies.append((disk.imageAfterCrash(.all), written))
       }
       try log.close()
@@ -266,7 +265,6 @@ struct `The failure table` {
     let error = logError { _ = try log.read(2) }
     #expect(error?.code == .damaged && error?.file == file && error?.lsns == 2...2)
     #expect(try log.read(1).body == body(0, count: 900) && log.read(3).body == body(2, count: 900))
-    try log.prepareSegment()
     for number in 9..<20 { try log.write(body(number, count: 900)) }
     try log.close()
     #expect(logError { _ = try openLog(disk, seed: 9) }?.lsns?.lowerBound == 2)
@@ -426,14 +424,14 @@ struct `A full disk` {
     // There is space again, and a caller looks after files before it resumes the log.
     disk.capacity = nil
     for work in [
-      { try log.prepareSegment() }, { try log.mergeSegments() },
+      { try log.maintain() }, { try log.mergeSegments() },
       { _ = try log.compact { $0.map(LogSurvivor.init) } },
     ] as [() throws -> Void] {
       #expect(logError(work)?.isFull == true)
       #expect(disk.everything == before)
     }
     log.resume()
-    try log.prepareSegment()
+    try log.maintain()
     try log.close()
     #expect(try recovered(disk).count == 2)
   }
@@ -473,50 +471,26 @@ struct `The two strengths of sync` {
   }
 
   @Test func `L9: a flush makes durable what barriers only ordered, in whichever segment it is`() throws {
-    for prepares in [false, true] {
-      let disk = weakDisk()
-      let faults = FaultInjector(disk)
-      let log = try openLog(faults, options: ordered)
-      var wasWeak = false
-      for number in 1...10 {
-        if prepares && number % 3 == 1 { try log.prepareSegment() }
-        try log.write(body(number, count: 1_300))
-        let left = try recovered(disk.imageAfterCrash(.none))
-        #expect(left == (1..<1 + left.count).map { body($0, count: 1_300) })
-        if left.count < number { wasWeak = true }
-        guard number % 2 == 0 else { continue }
-        try log.flushBlocking()
-        #expect(try recovered(disk.imageAfterCrash(.none)).count == number, "after the flush of \(number)")
-        let calls = faults.totalCount
-        try log.flushBlocking()
-        #expect(faults.totalCount == calls, "once is enough")
-      }
-      #expect(wasWeak, "barriers that are as good as syncs prove nothing")
-      #expect(disk.segments.count >= 4)
-      try log.close()
-      #expect(try recovered(disk.imageAfterCrash(.none)).count == 10)
-    }
-  }
-
-  @Test func `L9: a flush reaches what is in a segment that has no successor's group yet`() throws {
     let disk = weakDisk()
     let faults = FaultInjector(disk)
     let log = try openLog(faults, options: ordered)
-    try log.write(body(1, count: 1_300))
-    try log.prepareSegment()
-    // This one fills the first segment, and the next group opens the second; there is no room for it.
-    try log.write(body(2, count: 2_000))
-    faults.plan(DiskFault([.preallocate], isSticky: true, error: .full("", "")))
-    #expect(logError { try log.write(body(4, count: 20_000)) }?.isFull == true)
-    faults.clear()
-    log.resume()
-    let count = Int(log.durableLSN)
-    #expect(
-      try recovered(disk.imageAfterCrash(.none)).count < count, "barriers that are as good as syncs prove nothing")
-    try log.flushBlocking()
-    #expect(try recovered(disk.imageAfterCrash(.none)).count == count)
-    try log.write(body(9))
+    var wasWeak = false
+    for number in 1...10 {
+      try log.write(body(number, count: 1_300))
+      let left = try recovered(disk.imageAfterCrash(.none))
+      #expect(left == (1..<1 + left.count).map { body($0, count: 1_300) })
+      if left.count < number { wasWeak = true }
+      guard number % 2 == 0 else { continue }
+      try log.flushBlocking()
+      #expect(try recovered(disk.imageAfterCrash(.none)).count == number, "after the flush of \(number)")
+      let calls = faults.totalCount
+      try log.flushBlocking()
+      #expect(faults.totalCount == calls, "once is enough")
+    }
+    #expect(wasWeak, "barriers that are as good as syncs prove nothing")
+    #expect(disk.segments.count >= 4)
     try log.close()
+    #expect(try recovered(disk.imageAfterCrash(.none)).count == 10)
   }
 
   @Test func `L9: an open makes durable what an earlier writer left to barriers`() throws {

@@ -1,4 +1,5 @@
-// Events by a place that the caller has kept, runs of events, and what a replay from a bound does not touch.
+// Events by their numbers and by a place that the caller has kept, runs of events, and what a replay from a bound does not
+// touch.
 
 import StrandlineLog
 import StrandlineSimulation
@@ -253,5 +254,134 @@ struct `An event by its place` {
     #expect(polled.dropLast() == replayed[...] && polled.last?.body == [7])
     #expect(Set(meter.opened).isDisjoint(with: before))
     #expect(try reader.read(1) == events[0])
+  }
+}
+
+@Suite(.timeLimit(.minutes(30)))
+struct `An event by its number` {
+  /// A log with segments of every sort: full ones, ones closed early, left by a writer that vanished.
+  private func store(closing: Bool) throws -> (SimulatedDisk, [[UInt8]]) {
+    let disk = SimulatedDisk()
+    let random = SeededRandom(seed: 21)
+    var options = tiny
+    options.segmentBytesMax = 60_000
+    var bodies: [[UInt8]] = []
+    for writer in 0..<6 {
+      var log: Log? = try openLog(disk, options: options, seed: UInt64(writer) + 10)
+      for step in 0..<(writer == 2 ? 1 : 40) {
+        if step % 7 == 6 { try log?.raiseControl() }
+        let sizes = (0...random.below(3)).map { _ in Int(random.below(3_000)) }
+        let added = sizes.map { body(bodies.count &* 7 &+ $0, count: $0) }
+        bodies += added
+        let lsns = try #require(try log?.append(transaction(added)))
+        try log?.waitUntilDurableBlocking(lsns.upperBound)
+      }
+      if writer % 2 == 1 || (writer == 5 && closing) { try log?.close() }
+      log = nil
+    }
+    if !closing {
+      let log = try openLog(disk, options: options, seed: 40)
+      for number in 0..<3 {
+        bodies.append(body(number, count: 900))
+        try log.write(bodies[bodies.count - 1])
+      }
+      return (disk.clone(), bodies)
+    }
+    return (disk, bodies)
+  }
+
+  @Test(arguments: [true, false]) func `is found without a replay, wherever it lies`(closing: Bool) throws {
+    let (disk, bodies) = try store(closing: closing)
+    #expect(disk.segments.count > 8 && bodies.count > 200)
+    var replayed: [LogEvent] = []
+    let first = try openLog(disk.clone(), seed: 50) { replayed.append($0) }
+    #expect(replayed.map(\.body) == bodies)
+    let image = disk.clone()
+    let log = try Log.open(
+      at: storePath, role: .store, options: tiny, environment: .simulated(image, seed: 50), from: nil
+    ) { _ in Issue.record("nothing is replayed") }
+    #expect(log.durableLSN == UInt64(bodies.count) && log.nextLSN == first.nextLSN)
+    #expect(log.recovery.copiedEvents == (closing ? 0 : 1))
+    // Backwards and with a stride, so that no neighbour has loaded what is needed.
+    for step in 0..<bodies.count {
+      let lsn = UInt64(bodies.count - 1 - step * 37 % bodies.count) + 1
+      let event = try log.read(lsn)
+      let same = replayed[Int(lsn) - 1]
+      #expect(event.body == same.body && event.lsn == lsn && event.schema == same.schema)
+      #expect(event.indexInTransaction == same.indexInTransaction && event.isFirst == same.isFirst)
+      #expect(event.isLast == same.isLast)
+    }
+    #expect(logError { _ = try log.read(UInt64(bodies.count) + 1) }?.code == .noSuchLSN)
+    try log.write([5])
+    #expect(try log.read(log.durableLSN).body == [5])
+    try log.close()
+    #expect(try recovered(image) == bodies + [[5]])
+  }
+
+  @Test(arguments: [true, false]) func `is where a replay from the middle begins`(closing: Bool) throws {
+    let (disk, bodies) = try store(closing: closing)
+    for from in stride(from: 1, through: bodies.count + 2, by: 13) {
+      var seen: [[UInt8]] = []
+      let log = try Log.open(
+        at: storePath, role: .store, options: tiny, environment: .simulated(disk.clone(), seed: 50),
+        from: UInt64(from)
+      ) { seen.append($0.body) }
+      #expect(seen == Array(bodies.dropFirst(from - 1)), "from \(from)")
+      for lsn in [1, from / 2 + 1, bodies.count] { #expect(try log.read(UInt64(lsn)).body == bodies[lsn - 1]) }
+    }
+  }
+
+  @Test func `is refused when its bytes or its index's are damaged, and others are not`() throws {
+    let (disk, bodies) = try store(closing: true)
+    var places: [LogEvent] = []
+    try openLog(disk.clone(), seed: 50) { places.append($0) }.close()
+    // In a segment that ends with its seal.
+    let victim = try #require(
+      places.dropFirst(120).first { event in
+        guard let bytes = disk.peek(storePath + "/" + SegmentName.name(event.segmentID)) else { return false }
+        return event.body.count > 20 && bytes[bytes.count - LogFormat.sealFrameBytes + 16] == FrameType.seal.rawValue
+      })
+    let path = storePath + "/" + SegmentName.name(victim.segmentID)
+    var bytes = try #require(disk.peek(path))
+    bytes[Int(victim.offset) + 40] ^= 1
+    let damaged = disk.clone()
+    damaged.poke(path, bytes)
+    let log = try Log.open(
+      at: storePath, role: .store, options: tiny, environment: .simulated(damaged, seed: 50), from: nil
+    ) { _ in }
+    #expect(logError { _ = try log.read(victim.lsn) }?.code == .damaged)
+    #expect(logError { _ = try log.read(victim.lsn) }?.file == path)
+    for lsn in [1, 2, bodies.count] { #expect(try log.read(UInt64(lsn)).body == bodies[lsn - 1]) }
+    try log.close()
+    // An index was acknowledged with its group: without it the segment is damaged.
+    bytes = try #require(disk.peek(path))
+    bytes[bytes.count - LogFormat.sealFrameBytes - 4] ^= 1
+    let without = disk.clone()
+    without.poke(path, bytes)
+    #expect(try LogVerifier.verify(at: storePath, environment: .simulated(without, seed: 1)).isDamaged)
+    let other = try Log.open(
+      at: storePath, role: .store, options: tiny, environment: .simulated(without, seed: 50), from: nil
+    ) { _ in }
+    #expect(logError { _ = try other.read(victim.lsn) }?.file == path)
+  }
+
+  @Test func `what a recovery makes void is given back at the close, and no open waits for it`() throws {
+    let disk = SimulatedDisk()
+    do {
+      let log = try openLog(disk)
+      for number in 0..<2 { try log.write(body(number, count: 1_300)) }
+    }
+    let log = try openLog(disk, seed: 8)
+    #expect(log.recovery.copiedEvents == 1)
+    var openings: [OpeningBody] = []
+    try LogReader.open(at: storePath, environment: .simulated(disk, seed: 1)).frames {
+      if let opening = $0.opening { openings.append(opening) }
+    }
+    let first = storePath + "/" + SegmentName.name(1)
+    let end = try #require(openings.last).predecessorEnd
+    #expect(try #require(disk.peek(first)).count > end)
+    try log.close()
+    #expect(try #require(disk.peek(first)).count == end)
+    #expect(try recovered(disk) == (0..<2).map { body($0, count: 1_300) })
   }
 }

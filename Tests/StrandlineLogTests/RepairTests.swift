@@ -16,7 +16,7 @@ private struct WholeStore {
   let disk: SimulatedDisk
   let events: [LogEvent]
 
-  /// Live, rewritten and compacted segments, one with copies of its predecessor's tail, one prepared.
+  /// Live, rewritten and compacted segments, one with copies of its predecessor's tail.
   init(seed: UInt64) throws {
     let disk = SimulatedDisk()
     let random = SeededRandom(seed: seed)
@@ -45,7 +45,6 @@ private struct WholeStore {
     log = try openLog(disk, seed: random.next())
     #expect(log.recovery.copiedEvents > 0)
     try write(6, sizes: 900)
-    try log.prepareSegment()
     try write(10, sizes: 900)
     try log.close()
     self.disk = disk.imageAfterCrash(.all)

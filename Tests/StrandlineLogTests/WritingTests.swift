@@ -29,7 +29,7 @@ struct `Appending` {
     let again = try openLog(faults, options: options, seed: 8)
     faults.resetCounts()
     try again.write(body(1))
-    // No segment was prepared: the new one and the list of segments each come under another name, synced.
+    // The new segment and the list of segments each come under another name, synced.
     #expect(faults.count(.syncDirectory) == 2 && faults.count(.sync) == 3 && faults.count(.create) == 2)
     faults.resetCounts()
     try again.write(body(2))

@@ -78,7 +78,7 @@ private final class Original: Sendable {
     case 0: try store.compactBlocking()
     case 1: try store.log?.finishSegment()
     case 2: try store.log?.mergeSegments()
-    case 3: try store.log?.prepareSegment()
+    case 3: try store.log?.maintain()
     case 4: try store.log?.raiseControl()
     default:
       let name = "r\(below(9))"
@@ -206,7 +206,7 @@ struct `A backup` {
     #expect(try backUp(disk, to: "/four").lsn == one.lsn)
   }
 
-  /// The writer goes on at each file call of the backup: appends, finishes, merges, prepares and compacts segments.
+  /// The writer goes on at each file call of the backup: appends, finishes, merges and compacts segments, and gives space back.
   @Test(arguments: Campaign.seeds(1...16, every: 4))
   func `shows one moment, whatever its writer does at each of its calls`(seed: UInt64) throws {
     let disk = SimulatedDisk()

@@ -188,7 +188,7 @@ private struct LogCopy {
       guard let summary = segment.summary else {
         preconditionFailure("a list that believes nothing has read the first page of each segment")
       }
-      guard let end = try segment.end ?? durableEnd(of: summary, list) else { continue }
+      let end = try segment.end ?? durableEnd(of: summary, list)
       let entry = ManifestEntry(
         segmentID: summary.segmentID, salt: summary.header.salt, firstLSN: summary.opening.firstLSN, end: end)
       let before = copied.reduce(0) { $0 + UInt64($1.end?.offset ?? 0) }
@@ -210,8 +210,8 @@ private struct LogCopy {
 
   // MARK: One segment
 
-  /// How far the last segment is copied; nil if nothing in it counts.
-  private func durableEnd(of summary: SegmentSummary, _ list: SegmentList) throws -> SegmentEnd? {
+  /// How far the last segment is copied.
+  private func durableEnd(of summary: SegmentSummary, _ list: SegmentList) throws -> SegmentEnd {
     let file = try SegmentFile.open(source.folder, summary.segmentID)
     defer { file.close() }
     let bound = list.bound(of: summary.segmentID)
@@ -225,10 +225,10 @@ private struct LogCopy {
       // Asked after reading: if no writer holds it now, the one that wrote what was read is gone.
       let isHeld = try source.isHeld()
       // A writer that is faster than all passes: what is promised was read and verified, however the rest looks.
-      if isHeld, passes > Self.passesMax { return usedEnd(walk.promised, of: summary, list) }
+      if isHeld, passes > Self.passesMax { return walk.promised.end }
       switch Self.judge(walk, untilUnwritten: isHeld) {
       case .success(let verdict):
-        return usedEnd(isHeld ? verdict.promised : verdict.unitEnd, of: summary, list)
+        return (isHeld ? verdict.promised : verdict.unitEnd).end
       case .failure(let error):
         // Its writer may have gone on between the two reads: then the walk gets further now.
         let before = walk.unitEnd.offset
@@ -238,12 +238,6 @@ private struct LogCopy {
         if strikes == 3 || !isHeld { throw error }
       }
     }
-  }
-
-  /// A prepared segment of which nothing is promised is not part of the log yet.
-  private func usedEnd(_ end: LogPosition, of summary: SegmentSummary, _ list: SegmentList) -> SegmentEnd? {
-    let isUnused = summary.header.kind == .prepared && end.lsn == summary.opening.predecessorLastLSN
-    return isUnused && list.segments.count > 1 ? nil : end.end
   }
 
   private static func walkOn(_ walk: inout SegmentWalk) throws(LogError) {
@@ -321,7 +315,7 @@ private struct LogCopy {
   /// The copy as an open would find it: headers, order, and where the log ends.
   private func check(_ end: SegmentEnd) throws(LogError) {
     let list = try SegmentList.read(
-      place, try place.files(), role: role, writing: false, untilUnwritten: false,
+      place, try place.files(), role: role, writing: false,
       known: KnownSegments()
     ) { _ in 0 }
     guard list.segments.last?.end == end else {

@@ -106,9 +106,7 @@ extension Log {
     let failure = disk.withLock { writer -> LogError? in
       // It may have been poisoned while this waited.
       guard case .open = queue.withLock({ $0.phase }) else { return nil }
-      guard !writer.isLiveEmpty, let newest = keeper.manifest.entries.last(where: { !$0.isPrepared }),
-        newest.firstLSN <= writer.durable.lsn
-      else { return nil }
+      guard let newest = keeper.manifest.entries.last, newest.firstLSN <= writer.durable.lsn else { return nil }
       do throws(WriteFailure) {
         // Sealed and bounded as at a clean close: no later group in it will promise its last one.
         try writer.finish()

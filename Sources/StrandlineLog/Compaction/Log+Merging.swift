@@ -128,7 +128,7 @@ extension Log {
 
   /// Neighbours of one size class or smaller ones, eight at least, that fit into a segment together.
   private func mergeableRun() -> [SegmentRewrite.Input]? {
-    let entries = keeper.manifest.entries.filter { !$0.isPrepared }
+    let entries = keeper.manifest.entries
     let damaged = files.damage.segmentIDs
     for level in 0..<8 {
       let limit = (UInt64(LogFormat.headerPageBytes) * 2) << UInt64(3 * level)

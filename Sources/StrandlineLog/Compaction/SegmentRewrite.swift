@@ -69,8 +69,7 @@ struct SegmentRewrite {
 
   private static func summary(_ keeper: DirectoryKeeper, _ input: Input) throws(LogError) -> SegmentSummary {
     let path = keeper.directory.segment(input.segmentID)
-    let facts = try SegmentFacts.read(
-      keeper.directory.folder, input.segmentID, untilUnwritten: false)
+    let facts = try SegmentFacts.read(keeper.directory.folder, input.segmentID)
     if let problem = facts.problem { throw problem }
     guard let summary = facts.summary, summary.header.salt == input.salt else {
       throw .damaged(

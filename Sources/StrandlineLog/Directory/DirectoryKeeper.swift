@@ -1,7 +1,6 @@
 // The writer's hold on MANIFEST: one place that knows which segments are the log, and changes it.
 //
-// A commit never waits here, unless it needs a segment and none is prepared. Every other change of the set of files is
-// made in the background. After a change whose outcome is unknown no other is tried: what is named by either list is
+// A commit waits here when it needs a segment. Every other change of the set of files is made in the background. After a change whose outcome is unknown no other is tried: what is named by either list is
 // still there, and the next open finds out which one holds.
 //
 // Locks: `writing` for MANIFEST is held during a write; `state` for a moment, taken after it.
@@ -21,21 +20,17 @@ final class DirectoryKeeper: Sendable {
 
   private struct State: Sendable {
     var manifest: Manifest
-    /// To be taken off the list with the next change: an earlier writer prepared them and did not use them.
-    var unused: [UInt64]
     /// Files that no list names any more, and that are to be removed.
     var dropped: Set<UInt64> = []
     var failure: SystemError?
   }
 
-  /// - Parameters:
-  ///   - manifest: what is on the medium, with the changes of this open.
-  ///   - unused: segments on the list that are not part of the log.
-  init(environment: SystemEnvironment, hold: StoreHold, manifest: Manifest, unused: [UInt64] = []) {
+  /// - Parameter manifest: the list on the medium, with the changes of this open.
+  init(environment: SystemEnvironment, hold: StoreHold, manifest: Manifest) {
     self.environment = environment
     self.hold = hold
     directory = StoreDirectory(place: hold.directory.place, folder: HeldFolder(hold, environment.clock))
-    state = Mutex(State(manifest: manifest, unused: unused))
+    state = Mutex(State(manifest: manifest))
   }
 
   var manifest: Manifest { state.withLock { $0.manifest } }
@@ -98,7 +93,6 @@ final class DirectoryKeeper: Sendable {
       func changed(_ manifest: Manifest) -> Manifest {
         var next = manifest
         change(&next)
-        next.entries.removeAll { before.unused.contains($0.segmentID) }
         return next
       }
       do throws(LogError) { try check() } catch { throw .replaced(error) }
@@ -111,8 +105,7 @@ final class DirectoryKeeper: Sendable {
       state.withLock { state in
         // What `noteForNextList` added meanwhile stays, and is on the next list.
         state.manifest = changed(state.manifest)
-        state.dropped.formUnion(before.unused + dropping)
-        state.unused = []
+        state.dropped.formUnion(dropping)
       }
       listed()
     }

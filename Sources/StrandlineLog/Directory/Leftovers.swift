@@ -1,8 +1,7 @@
 // What interrupted writers left: what of it is the log's own and is removed, and what is kept out of the way.
 //
 // A writer that is interrupted in a compaction, a merge or a recovery leaves segments that no list names: outputs that
-// were never listed, inputs whose outputs are listed, prepared segments that were never used. Their events are all in
-// the log (or were left out of it on purpose), so such a file is removed: else the store would grow with each attempt,
+// were never listed, and inputs whose outputs are listed. Their events are all in the log (or were left out of it on purpose), so such a file is removed: else the store would grow with each attempt,
 // and what a compaction removed would stay readable. A file with events that the log does not have is unknown, and
 // nothing unknown is ever removed: it is moved to `quarantine/` (decisions L7, L23).
 
@@ -29,12 +28,12 @@ struct Leftovers: Sendable {
   ) throws(LogError) {
     for facts in unplaced {
       let range = try Self.range(of: facts, directory)
-      let isCovered = range.map { firstLSN <= $0.lowerBound && $0.upperBound <= lastLSN + 1 } ?? facts.isUnopened
+      let isCovered = range.map { firstLSN <= $0.lowerBound && $0.upperBound <= lastLSN + 1 } ?? false
       if isCovered { redundant.append(facts.segmentID) } else { unknown.append(facts.segmentID) }
     }
   }
 
-  /// The LSNs that a file stands for, half open; nil for one that was never used.
+  /// The LSNs that a file stands for, half open; nil for one whose first page does not verify.
   private static func range(
     of facts: SegmentFacts, _ directory: StoreDirectory
   ) throws(LogError) -> Range<UInt64>? {

@@ -42,8 +42,6 @@ struct LogSurvey {
   private(set) var control: ControlFile?
   /// In the order of the log; without MANIFEST in the order of their IDs.
   private(set) var segments: [Segment] = []
-  /// Listed, prepared and not in use.
-  private(set) var unopened: [UInt64] = []
   /// On no list, of this store, and without a place in the log as far as their first page says.
   private(set) var unplaced: [SegmentFacts] = []
   /// On no list, and part of the log all the same: their writer was interrupted before it listed them.
@@ -65,12 +63,11 @@ struct LogSurvey {
   ///   - files: what the directory has.
   ///   - known: what was read before; it does not change.
   ///   - limit: MANIFEST is believed about finished segments that end below this LSN, but for the last listed one.
-  ///   - untilUnwritten: whether the first chunk of zeros proves that a prepared segment is not in use.
   /// - Throws: `.io`: a byte that cannot be read is no fact, because it may be readable the next time.
   /// - Complexity: O(segments) reads of a page; of segments that are believed one look at the sizes of all.
   init(
     _ directory: StoreDirectory, _ files: StoreDirectory.Files,
-    known: KnownSegments = KnownSegments(), believing limit: (Manifest) -> UInt64 = { _ in 0 }, untilUnwritten: Bool
+    known: KnownSegments = KnownSegments(), believing limit: (Manifest) -> UInt64 = { _ in 0 }
   ) throws(LogError) {
     self.directory = directory
     present = Set(files.segmentIDs)
@@ -82,12 +79,8 @@ struct LogSurvey {
       listProblems.append(
         .foreign(directory.control, at: 16, "it is of another store than '\(directory.manifest)'"))
     }
-    func facts(_ id: UInt64) throws(LogError) -> SegmentFacts {
-      try SegmentFacts.read(directory.folder, id, untilUnwritten: untilUnwritten)
-    }
     let believed = Self.believed(manifest, below: manifest.map(limit) ?? 0)
     let sizes = try sizes(of: believed.filter { present.contains($0) && !known.sized.contains($0) })
-    var prepared: [Segment] = []
     for entry in manifest?.entries ?? [] {
       var segment = Segment(segmentID: entry.segmentID, path: directory.segment(entry.segmentID), entry: entry)
       if !present.contains(entry.segmentID) {
@@ -103,47 +96,37 @@ struct LogSurvey {
           self.known.sized.insert(entry.segmentID)
         }
       } else {
-        segment.facts = try facts(entry.segmentID)
-        try check(&segment, entry)
-        if segment.facts?.isUnopened == true, segment.summary == nil, !isInUse(entry) {
-          unopened.append(entry.segmentID)
-          continue
-        }
+        segment.facts = try SegmentFacts.read(directory.folder, entry.segmentID)
+        check(&segment, entry)
       }
-      if entry.isPrepared { prepared.append(segment) } else { append(segment) }
+      append(segment)
     }
-    for segment in chainOn(prepared) { append(segment) }
     let listed = Set(manifest?.entries.map(\.segmentID) ?? [])
     var unlisted: [Segment] = []
     for id in files.segmentIDs where !listed.contains(id) {
       var segment = Segment(segmentID: id, path: directory.segment(id))
-      let found = try facts(id)
+      let found = try SegmentFacts.read(directory.folder, id)
       segment.facts = found
       segment.summary = found.summary
       if let problem = problem(ofUnlisted: found) { segmentProblems.append(problem) }
-      if manifest == nil {
-        if !found.isUnopened { append(segment) }
-      } else {
-        unlisted.append(segment)
-      }
+      if manifest == nil { append(segment) } else { unlisted.append(segment) }
     }
     let before = segments.count
     unplaced = chainOn(unlisted).compactMap(\.facts)
     adopted = segments[before...].map(\.segmentID)
-    if segments.isEmpty { segmentProblems.append(Self.nothingInUse(directory)) }
     try findEnds()
     for segment in segments { self.known.summaries[segment.segmentID] = segment.summary }
   }
 
   // MARK: What is believed
 
-  /// The segments about which the list alone is believed. Not the last one in use, behind which the log goes on, and none
+  /// The segments about which the list alone is believed. Not the last one, behind which the log goes on, and none
   /// behind one that has no end on the list: between them only their first pages say what follows what.
   private static func believed(_ manifest: Manifest?, below limit: UInt64) -> Set<UInt64> {
-    guard let manifest, let last = manifest.entries.last(where: { !$0.isPrepared }) else { return [] }
+    guard let manifest else { return [] }
     var result: Set<UInt64> = []
     var isPreviousFinished = true
-    for entry in manifest.entries where !entry.isPrepared && entry.segmentID != last.segmentID {
+    for entry in manifest.entries.dropLast() {
       if let end = entry.end, isPreviousFinished, entry.firstLSN < limit, end.lastLSN < limit {
         result.insert(entry.segmentID)
       }
@@ -208,13 +191,8 @@ struct LogSurvey {
 
   // MARK: One segment
 
-  /// The list or CONTROL knows of events in it.
-  private func isInUse(_ entry: ManifestEntry) -> Bool {
-    !entry.isPrepared || control?.current.bound.segmentID == entry.segmentID
-  }
-
   /// Whether a listed file is the one that was listed; gives the segment its summary if it is.
-  private mutating func check(_ segment: inout Segment, _ entry: ManifestEntry) throws(LogError) {
+  private mutating func check(_ segment: inout Segment, _ entry: ManifestEntry) {
     guard let facts = segment.facts else { return }
     if let problem = facts.problem {
       segmentProblems.append(problem)
@@ -233,25 +211,16 @@ struct LogSurvey {
           "it is another segment than the one that '\(directory.manifest)' lists"))
       return
     }
-    if facts.isUnopened {
-      guard isInUse(entry) else { return }
-      segmentProblems.append(
-        .damaged(
-          facts.path, at: UInt64(LogFormat.headerPageBytes)..<UInt64(LogFormat.openingEnd), lsns: entry.lsns,
-          "it holds events by MANIFEST or CONTROL, and its opening frame does not verify"))
-      return
-    }
     guard let summary = facts.summary else { return }
-    guard entry.isPrepared ? header.kind == .prepared : summary.opening.firstLSN == entry.firstLSN else {
-      let listed = entry.isPrepared ? "as prepared" : "with LSN \(entry.firstLSN)"
+    guard summary.opening.firstLSN == entry.firstLSN else {
       segmentProblems.append(
         .damaged(
           facts.path, at: UInt64(LogFormat.headerPageBytes)..<UInt64(LogFormat.openingEnd), lsns: entry.lsns,
-          "it begins with LSN \(summary.opening.firstLSN), and '\(directory.manifest)' lists it \(listed)"))
+          "it begins with LSN \(summary.opening.firstLSN), and '\(directory.manifest)' lists it with LSN "
+            + "\(entry.firstLSN)"))
       return
     }
     segment.summary = summary
-    segment.summary?.isListedInUse = !entry.isPrepared
   }
 
   private func foreign(_ header: SegmentHeader, _ path: String) -> LogError? {
@@ -273,7 +242,6 @@ struct LogSurvey {
 
   private func missing(_ entry: ManifestEntry) -> LogError {
     let path = directory.segment(entry.segmentID)
-    guard !entry.isPrepared else { return .missing(path, lsns: nil, "") }
     // A segment that was listed while it grew ends at the latest before the next one begins.
     let next = manifest?.entries.first { $0.firstLSN > entry.firstLSN }
     let last = max(entry.end?.lastLSN ?? 0, (next?.firstLSN ?? 1) - 1, entry.firstLSN)
@@ -323,11 +291,6 @@ struct LogSurvey {
       segments.append(rest.remove(at: index))
     }
     return rest
-  }
-
-  /// A store's first segment is never prepared: without one in use something is gone.
-  private static func nothingInUse(_ directory: StoreDirectory) -> LogError {
-    .damaged(directory.manifest, at: 0..<1, lsns: nil, "none of the segments that it lists is in use")
   }
 
   // MARK: Where a segment ends

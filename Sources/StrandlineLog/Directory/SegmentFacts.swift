@@ -12,8 +12,6 @@ package struct SegmentSummary: Sendable {
   package let identity: SegmentIdentity
   package var segmentID: UInt64 { header.segmentID }
   package var isRewritten: Bool { header.kind == .rewritten }
-  /// MANIFEST lists it with its first LSN: then its first group was on the medium.
-  var isListedInUse = false
 
   init(path: String, header: SegmentHeader, opening: OpeningBody) {
     self.path = path
@@ -51,13 +49,11 @@ struct SegmentFacts: Sendable {
   var header: SegmentHeader?
   /// nil if it does not verify, or is not there.
   var opening: OpeningBody?
-  /// Why the header or the opening frame does not verify; nil for a prepared segment that is not in use.
+  /// Why the header or the opening frame does not verify.
   var problem: LogError?
   /// The header's page and the opening frame; kept only if something in them does not verify.
   var firstBytes: [UInt8] = []
 
-  /// A prepared segment that no group was written to.
-  var isUnopened: Bool { header?.kind == .prepared && opening == nil && problem == nil }
   var summary: SegmentSummary? {
     guard let header, let opening else { return nil }
     return SegmentSummary(path: path, header: header, opening: opening)
@@ -70,19 +66,15 @@ struct SegmentFacts: Sendable {
 
   /// Reads them.
   ///
-  /// - Parameter untilUnwritten: whether the first chunk of zeros proves that a prepared segment is not in use; for a
-  ///   reader that looks often.
   /// - Throws: `.io`.
-  static func read(
-    _ folder: any Folder, _ segmentID: UInt64, untilUnwritten: Bool
-  ) throws(LogError) -> SegmentFacts {
+  static func read(_ folder: any Folder, _ segmentID: UInt64) throws(LogError) -> SegmentFacts {
     let file = try SegmentFile.open(folder, segmentID)
     defer { file.close() }
-    return try read(file, segmentID, untilUnwritten: untilUnwritten)
+    return try read(file, segmentID)
   }
 
   /// Reads them from a file that is open.
-  static func read(_ file: any File, _ segmentID: UInt64, untilUnwritten: Bool) throws(LogError) -> SegmentFacts {
+  static func read(_ file: any File, _ segmentID: UInt64) throws(LogError) -> SegmentFacts {
     let path = file.path
     var facts = SegmentFacts(segmentID: segmentID, path: path)
     facts.size = try SegmentFile.size(of: file)
@@ -99,13 +91,6 @@ struct SegmentFacts: Sendable {
     } catch {
       facts.problem = error
       facts.firstBytes = bytes
-    }
-    // A prepared segment's opening frame goes into its first group. Without one that verifies it is unused, unless
-    // something in it is promised: then the frame was there.
-    if let header = facts.header, header.kind == .prepared, facts.problem?.code == .damaged {
-      let resync = try Resync.scan(
-        file, identity: header.identity, from: UInt64(LogFormat.headerPageBytes), untilUnwritten: untilUnwritten)
-      if resync.promise == nil { facts.problem = nil }
     }
     return facts
   }

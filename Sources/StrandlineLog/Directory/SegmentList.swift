@@ -40,8 +40,6 @@ struct SegmentList {
   let manifest: Manifest
   let control: ControlFile
   let segments: [LogSegment]
-  /// Listed, prepared and not in use.
-  let unopened: [UInt64]
   /// On no list, of this store, and not continuing the log.
   let unplaced: [SegmentFacts]
   /// On no list, and part of the log all the same.
@@ -54,16 +52,14 @@ struct SegmentList {
   /// - Parameters:
   ///   - role: refuse a log of another one; nil: any.
   ///   - writing: refuse what a reader of this version may read and a writer may not write beside.
-  ///   - untilUnwritten: whether the first chunk of zeros proves that a prepared segment is not in use.
   ///   - known: what was read before; it does not change.
   ///   - limit: MANIFEST is believed about finished segments that end below this LSN; is asked when MANIFEST was read.
   /// - Throws: `.damaged`, `.fromTheFuture`, `.foreignSegment`, `.missingSegment`, `.wrongRole`, `.io`.
   static func read(
     _ directory: StoreDirectory, _ files: StoreDirectory.Files, role: LogRole?,
-    writing: Bool, untilUnwritten: Bool, known: KnownSegments, believing limit: (Manifest) -> UInt64
+    writing: Bool, known: KnownSegments, believing limit: (Manifest) -> UInt64
   ) throws(LogError) -> SegmentList {
-    let survey = try LogSurvey(
-      directory, files, known: known, believing: limit, untilUnwritten: untilUnwritten)
+    let survey = try LogSurvey(directory, files, known: known, believing: limit)
     if let problem = survey.listProblems.first { throw problem }
     guard let manifest = survey.manifest, let control = survey.control else {
       preconditionFailure("a survey without a problem has both lists")
@@ -82,8 +78,8 @@ struct SegmentList {
       }
     }
     return SegmentList(
-      manifest: manifest, control: control, segments: segments, unopened: survey.unopened, unplaced: survey.unplaced,
-      adopted: survey.adopted, known: survey.known)
+      manifest: manifest, control: control, segments: segments, unplaced: survey.unplaced, adopted: survey.adopted,
+      known: survey.known)
   }
 
   /// What CONTROL promises of a segment.

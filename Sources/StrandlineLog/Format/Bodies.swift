@@ -18,7 +18,7 @@ package struct OpeningBody: Hashable, Sendable {
   /// The chain at the LSN before `firstLSN`.
   package var chain: UInt32
   /// Everything below this was synced before the file had its name: the end of this frame, or of what was copied
-  /// behind it, or of the whole segment. 0 in a prepared segment.
+  /// behind it, or of the whole segment.
   package var durableEnd: UInt32
   /// In a rewritten segment the chain at `rangeLastLSN`, as it was before anything was left out; else 0.
   package var rangeChain: UInt32
@@ -73,13 +73,11 @@ package struct OpeningBody: Hashable, Sendable {
   func isConsistent(_ kind: SegmentKind) -> Bool {
     guard 1..<LogFormat.numberMax ~= firstLSN, predecessorID < LogFormat.numberMax,
       predecessorID != 0 || (firstLSN == 1 && predecessorEnd == 0 && chain == 0),
-      predecessorID == 0 || Int(predecessorEnd) >= LogFormat.openingEnd
+      predecessorID == 0 || Int(predecessorEnd) >= LogFormat.openingEnd, Int(durableEnd) >= LogFormat.openingEnd
     else { return false }
-    switch kind {
-    case .live: return rangeLastLSN == 0 && rangeChain == 0 && Int(durableEnd) >= LogFormat.openingEnd
-    case .prepared: return rangeLastLSN == 0 && rangeChain == 0 && durableEnd == 0 && predecessorID != 0
-    case .rewritten:
-      return firstLSN - 1..<LogFormat.numberMax ~= rangeLastLSN && Int(durableEnd) >= LogFormat.openingEnd
+    return switch kind {
+    case .live: rangeLastLSN == 0 && rangeChain == 0
+    case .rewritten: firstLSN - 1..<LogFormat.numberMax ~= rangeLastLSN
     }
   }
 }

@@ -12,13 +12,10 @@ import StrandlineSystem
 package struct ManifestEntry: Hashable, Sendable {
   package var segmentID: UInt64
   package var salt: UInt32
-  /// 0: it is prepared, and was not in use when the manifest was written.
+  /// The LSN of its opening frame.
   package var firstLSN: UInt64
   /// Where it ends; nil while it may grow.
   package var end: SegmentEnd?
-
-  /// It was prepared ahead of its use: part of the log once its opening frame is there.
-  package var isPrepared: Bool { firstLSN == 0 }
 
   package init(segmentID: UInt64, salt: UInt32, firstLSN: UInt64, end: SegmentEnd? = nil) {
     self.segmentID = segmentID
@@ -28,16 +25,13 @@ package struct ManifestEntry: Hashable, Sendable {
   }
 
   /// The LSNs that it has, as far as the list knows.
-  var lsns: ClosedRange<UInt64>? {
-    isPrepared ? nil : firstLSN...max(firstLSN, end?.lastLSN ?? firstLSN)
-  }
+  var lsns: ClosedRange<UInt64> { firstLSN...max(firstLSN, end?.lastLSN ?? firstLSN) }
 
   /// What no writer wrote.
   fileprivate var isConsistent: Bool {
-    guard firstLSN < LogFormat.numberMax else { return false }
+    guard 1..<LogFormat.numberMax ~= firstLSN else { return false }
     guard let end else { return true }
-    return !isPrepared && Int(end.offset) >= LogFormat.openingEnd
-      && firstLSN - 1..<LogFormat.numberMax ~= end.lastLSN
+    return Int(end.offset) >= LogFormat.openingEnd && firstLSN - 1..<LogFormat.numberMax ~= end.lastLSN
   }
 }
 
@@ -90,7 +84,7 @@ package struct Manifest: Hashable, Sendable {
   package var role: LogRole
   /// Larger than every ID that was ever given.
   package var nextSegmentID: UInt64
-  /// In the order of the log; those that are prepared at the end.
+  /// In the order of the log.
   package var entries: [ManifestEntry] = []
   /// 256 bytes at most that the owner of the log keeps here; empty until it does.
   package var ownerBytes: [UInt8] = []
@@ -164,14 +158,11 @@ package struct Manifest: Hashable, Sendable {
   private func check(_ damaged: (String) -> LogError) throws(LogError) {
     guard 1..<LogFormat.numberMax ~= nextSegmentID else { throw damaged("its next segment ID is \(nextSegmentID)") }
     var seen: Set<UInt64> = []
-    var hasPrepared = false
     for entry in entries {
-      guard 1..<nextSegmentID ~= entry.segmentID, seen.insert(entry.segmentID).inserted, entry.isConsistent,
-        entry.isPrepared || !hasPrepared
+      guard 1..<nextSegmentID ~= entry.segmentID, seen.insert(entry.segmentID).inserted, entry.isConsistent
       else { throw damaged("it contradicts itself about segment \(entry.segmentID)") }
-      hasPrepared = entry.isPrepared
     }
-    guard let first = entries.first, !first.isPrepared else { throw damaged("it lists no segment that is in use") }
+    guard !entries.isEmpty else { throw damaged("it lists no segment") }
   }
 
   /// Reads the manifest of a directory.
@@ -226,24 +217,10 @@ package struct Manifest: Hashable, Sendable {
 // MARK: Changes
 
 extension Manifest {
-  /// A prepared segment has its opening frame on the medium.
-  mutating func opened(_ segmentID: UInt64, firstLSN: UInt64) {
-    guard let index = entries.firstIndex(where: { $0.segmentID == segmentID }) else { return }
-    var entry = entries.remove(at: index)
-    entry.firstLSN = firstLSN
-    add(entry)
-  }
-
   /// A segment will not grow any more.
   mutating func finish(_ segmentID: UInt64, _ end: SegmentEnd) {
     guard let index = entries.firstIndex(where: { $0.segmentID == segmentID }) else { return }
     entries[index].end = end
-  }
-
-  /// Adds an entry in its place: those that are in use before those that are prepared.
-  mutating func add(_ entry: ManifestEntry) {
-    let place = entry.isPrepared ? nil : entries.firstIndex(where: \.isPrepared)
-    entries.insert(entry, at: place ?? entries.count)
   }
 
   /// One segment stands for others from now on.

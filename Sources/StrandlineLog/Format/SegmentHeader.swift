@@ -8,15 +8,12 @@ import StrandlineSystem
 
 /// How a segment came to have its frames.
 package enum SegmentKind: UInt8, Hashable, Sendable {
-  /// A writer made it when it needed it: header and opening frame were synced before the file had its name, and the
-  /// writer's events follow without gaps between their LSNs.
+  /// Header and opening frame were synced before the file had its name, and a writer's events follow without gaps between
+  /// their LSNs.
   case live = 0
-  /// A writer made it ahead of its use: the header alone was synced before the file had its name, and the opening frame
-  /// is the first frame of its first group.
-  case prepared = 1
   /// Its events were copied out of older segments, of which some events may have been left out; all of it was synced
   /// before the file had its name.
-  case rewritten = 2
+  case rewritten = 1
 }
 
 /// The header of a segment.

@@ -66,7 +66,7 @@ extension Log {
         // Refused before anything is touched, the lock file included.
         let seen = try LogReader.again { () throws(LogError) -> SegmentList in
           try SegmentList.read(
-            directory, files, role: opening.role, writing: true, untilUnwritten: true, known: KnownSegments()
+            directory, files, role: opening.role, writing: true, known: KnownSegments()
           ) { _ in known == nil ? firstLSN ?? .max : .max }
         }
         let lock = try directory.lockForWriting(
@@ -120,7 +120,7 @@ private struct LogOpening {
     }
     let live = created.live
     let writer = SegmentWriter(
-      keeper: created.keeper, preparation: PreparedSegments(keeper: created.keeper), options: options, segmentID: 1,
+      keeper: created.keeper, options: options, segmentID: 1,
       durable: LogPosition(lsn: 0, chain: 0, offset: live.end), live: live)
     var report = RecoveryReport()
     report.segments = 1
@@ -195,7 +195,7 @@ private struct RecoveringLog {
     let wanted = knownEnd == nil ? firstLSN ?? .max : (end?.lsn ?? 0) + 1
     let believed = min(wanted, acknowledged.map { $0.lsn + 1 } ?? .max)
     let list = try SegmentList.read(
-      directory, files, role: opening.role, writing: true, untilUnwritten: false, known: seen.known
+      directory, files, role: opening.role, writing: true, known: seen.known
     ) { _ in believed }
     var recovered: Recovery
     if let end {
@@ -217,9 +217,8 @@ private struct RecoveringLog {
     try checkNumbers(list, recovered)
     recovered.report.adopted = list.adopted
     try clearUp(files.temporaries, &recovered)
-    let keeper = keeper(list, recovered, files, control)
-    var recovery = TailRecovery(
-      keeper: keeper, preparation: PreparedSegments(keeper: keeper), options: options)
+    let keeper = keeper(list, files, control)
+    var recovery = TailRecovery(keeper: keeper, options: options)
     try keeper.hold.claim()
     let writer: SegmentWriter
     let stalled: StalledRecovery?
@@ -302,22 +301,19 @@ private struct RecoveringLog {
 
   /// The list as this writer goes on with it.
   private func keeper(
-    _ list: SegmentList, _ recovered: Recovery, _ files: StoreDirectory.Files, _ control: any File
+    _ list: SegmentList, _ files: StoreDirectory.Files, _ control: any File
   ) -> DirectoryKeeper {
     var manifest = list.manifest
     manifest.nextSegmentID = max(manifest.nextSegmentID, (files.segmentIDs.last ?? 0) + 1)
-    var unused = list.unopened
-    if recovered.isLastUnpromised, let last = list.segments.last { unused.append(last.segmentID) }
-    // In the order in which they were read: a prepared segment may be in use by now.
+    // With those that no list names, and the ends that a successor says.
     manifest.entries = list.segments.map { segment in
       ManifestEntry(
         segmentID: segment.segmentID, salt: segment.identity.salt, firstLSN: segment.firstLSN, end: segment.end)
     }
-    manifest.entries += list.manifest.entries.filter { list.unopened.contains($0.segmentID) }
     let hold = StoreHold(
       directory, storeUUID: manifest.storeUUID, lock: lock, control: control, slots: list.control,
       now: environment.clock.monotonicNanoseconds())
-    return DirectoryKeeper(environment: environment, hold: hold, manifest: manifest, unused: unused)
+    return DirectoryKeeper(environment: environment, hold: hold, manifest: manifest)
   }
 
   /// The writer that continues the log. On a full disk the ballast is removed for it; if that is not enough, what is

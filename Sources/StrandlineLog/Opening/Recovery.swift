@@ -1,9 +1,8 @@
 // What an open reads, and what it believes after a crash (decision L2).
 //
 // A segment that has an end is read only for the events that the caller wants handed out, or not even opened, if
-// MANIFEST lists the end; what lies behind its end is void and is not looked at. A last segment without an end is judged by TailRule.swift. A prepared segment of which no
-// group is promised is an extension of the tail before it: what is whole in it is served, and copied. Nothing is changed
-// here.
+// MANIFEST lists the end; what lies behind its end is void and is not looked at. A last segment without an end is judged by
+// TailRule.swift. Nothing is changed here.
 
 import StrandlineSystem
 
@@ -13,15 +12,13 @@ struct Recovery {
   var tables: [SegmentTable] = []
   let list: SegmentList
   /// The last segment that counts: what a successor continues.
-  var last: LogSegment
+  let last: LogSegment
   /// The end of what is promised, in `last`.
-  var promised: LogPosition
+  let promised: LogPosition
   /// The end of what is whole.
   var end: LogPosition
   /// Where the events between the two lie, if there are any: to be copied before they are relied on.
   var unpromised: (segment: SegmentSummary, range: Range<UInt32>)?
-  /// The last segment of the list is a prepared one, and no promise stands in it: a successor takes its place.
-  var isLastUnpromised = false
   /// A segment that has got a successor by this open, and where it ends.
   var finished: (segmentID: UInt64, end: UInt64)?
   var report: RecoveryReport
@@ -189,14 +186,6 @@ struct Recovery {
       recovery.lacksAcknowledged = lacksAcknowledged(tail.unitEnd.lsn)
       if tail.unitEnd.lsn > tail.promised.lsn {
         recovery.unpromised = (summary, tail.promised.offset..<tail.unitEnd.offset)
-      }
-      // Of a prepared segment in which nothing is promised even the opening frame may be in memory only.
-      if summary.header.kind == .prepared, tail.promised.lsn == summary.opening.predecessorLastLSN,
-        let previous = list.segments.dropLast().last, let end = previous.end
-      {
-        recovery.last = previous
-        recovery.promised = end.position
-        recovery.isLastUnpromised = true
       }
       return recovery
     }

@@ -99,7 +99,7 @@ struct StoreCreation {
         .make(header.segmentID, content, allocated: UInt64(options.preallocationFirstStepBytes), orLess: true)
       return LiveSegment(
         file: file, path: folder.path(of: SegmentName.name(header.segmentID)), identity: header.identity,
-        end: UInt32(content.count), softBytes: options.segmentBytesMax, allocated: allocated, firstLSN: 1)
+        end: UInt32(content.count), allocated: allocated, firstLSN: 1)
     } catch {
       throw error.cause
     }
@@ -107,7 +107,7 @@ struct StoreCreation {
 
   private func makeManifest(_ header: SegmentHeader, in folder: any Folder) throws(SystemError) -> Manifest {
     var manifest = Manifest(storeUUID: header.storeUUID, role: role, nextSegmentID: header.segmentID + 1)
-    manifest.add(ManifestEntry(segmentID: header.segmentID, salt: header.salt, firstLSN: 1))
+    manifest.entries.append(ManifestEntry(segmentID: header.segmentID, salt: header.salt, firstLSN: 1))
     do throws(WriteFailure) {
       try manifest.replace(in: folder)
     } catch {

@@ -9,7 +9,6 @@ import StrandlineSystem
 
 struct TailRecovery {
   let keeper: DirectoryKeeper
-  let preparation: PreparedSegments
   let options: LogOptions
   /// Nothing is reserved beside the copy: what the ballast has given back must do for the list too.
   var isTight = false
@@ -20,26 +19,17 @@ struct TailRecovery {
   /// A writer that stands where the promises end, and has no place for what is above them: nothing can be appended.
   func stalledWriter(_ recovered: Recovery) -> SegmentWriter {
     SegmentWriter(
-      keeper: keeper, preparation: preparation, options: options, segmentID: recovered.last.segmentID,
-      durable: recovered.promised, live: nil)
+      keeper: keeper, options: options, segmentID: recovered.last.segmentID, durable: recovered.promised, live: nil)
   }
 
   /// A writer that continues what was recovered. When this returns, everything that was read is durable.
   func writer(_ recovered: inout Recovery) throws(LogError) -> SegmentWriter {
-    guard let unpromised = recovered.unpromised else {
-      // A prepared segment with nothing whole in it: the log ends before it.
-      if recovered.isLastUnpromised { recovered.tables.removeLast() }
-      return stalledWriter(recovered)
-    }
+    guard let unpromised = recovered.unpromised else { return stalledWriter(recovered) }
     let last = recovered.last
     let promised = recovered.promised
     let copied = try copy(unpromised.segment, unpromised.range, after: promised.lsn, to: recovered.end.lsn)
     let live = try successor(of: last, at: promised, copied)
-    if recovered.isLastUnpromised {
-      recovered.tables.removeLast()
-    } else {
-      recovered.tables[recovered.tables.count - 1].cut(to: promised)
-    }
+    recovered.tables[recovered.tables.count - 1].cut(to: promised)
     var table = SegmentTable(path: live.path, identity: live.identity, firstLSN: live.firstLSN)
     table.append(live.copiedOffsets, end: live.end)
     recovered.tables.append(table)
@@ -49,7 +39,7 @@ struct TailRecovery {
     // as long as all the rest.
     recovered.finished = (last.segmentID, UInt64(promised.offset))
     return SegmentWriter(
-      keeper: keeper, preparation: preparation, options: options, segmentID: live.segment.identity.segmentID,
+      keeper: keeper, options: options, segmentID: live.segment.identity.segmentID,
       durable: LogPosition(lsn: recovered.end.lsn, chain: recovered.end.chain, offset: live.end), live: live.segment)
   }
 
@@ -71,7 +61,7 @@ struct TailRecovery {
       do throws(WriteFailure) {
         try keeper.commit { manifest in
           manifest.finish(last.segmentID, promised.end)
-          manifest.add(
+          manifest.entries.append(
             ManifestEntry(segmentID: header.segmentID, salt: header.salt, firstLSN: promised.lsn + 1))
         }
       } catch {
@@ -85,8 +75,7 @@ struct TailRecovery {
     }
     var segment = LiveSegment(
       file: file, path: directory.segment(header.segmentID), identity: header.identity,
-      end: UInt32(content.bytes.count), softBytes: options.segmentBytesMax, allocated: allocated,
-      firstLSN: promised.lsn + 1)
+      end: UInt32(content.bytes.count), allocated: allocated, firstLSN: promised.lsn + 1)
     for (frame, offset) in zip(copied.frames, content.offsets) { segment.index.add(frame.lsn, at: offset) }
     return Successor(segment: segment, copiedOffsets: content.offsets)
   }

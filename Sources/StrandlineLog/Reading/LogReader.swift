@@ -131,7 +131,7 @@ package final class LogReader: Sendable, EventAddresses {
     believing limit: (Manifest) -> UInt64
   ) throws(LogError) -> SegmentList {
     try SegmentList.read(
-      directory, try directory.files(), role: role, writing: false, untilUnwritten: true,
+      directory, try directory.files(), role: role, writing: false,
       known: known, believing: limit)
   }
 

@@ -308,7 +308,7 @@ final class SegmentFiles: Sendable {
   /// Whether a file's first page is that of the segment that is meant.
   private func check(_ file: any File, _ table: SegmentTable.Address) throws(LogError) {
     let (path, identity) = (table.path, table.identity)
-    let facts = try SegmentFacts.read(file, identity.segmentID, untilUnwritten: false)
+    let facts = try SegmentFacts.read(file, identity.segmentID)
     if let problem = facts.problem { throw problem.with(lsns: table.lsns) }
     guard facts.header?.identity == identity else {
       throw .foreign(

@@ -242,11 +242,6 @@ struct SegmentWalk {
         path, at: UInt64(missedPromise)..<UInt64(missedPromise) + 1, lsns: nil,
         "it was promised up to byte \(missedPromise), where no unit ends as it was promised")
     }
-    if summary.header.kind == .prepared, summary.isListedInUse, unitEnd.lsn < opening.firstLSN {
-      throw .damaged(
-        path, at: UInt64(LogFormat.openingEnd)..<UInt64(LogFormat.openingEnd + 1),
-        lsns: opening.firstLSN...opening.firstLSN, "MANIFEST lists it as in use, and its first event is not there")
-    }
   }
 
   /// A seal that verifies and says something else than what precedes it.

@@ -19,7 +19,7 @@ struct SalvagePart: Sendable {
   var entry: ManifestEntry?
   var size: UInt64 = 0
   /// The first LSN in it, if a file says it.
-  var firstLSN: UInt64? { opening?.firstLSN ?? entry.flatMap { $0.isPrepared ? nil : $0.firstLSN } }
+  var firstLSN: UInt64? { opening?.firstLSN ?? entry?.firstLSN }
   var isRewritten: Bool { kind == .rewritten }
 }
 
@@ -38,7 +38,7 @@ struct SalvageParts: Sendable {
   ///   person to say), `.io` (an unreadable byte is an error here, never a gap), `.damaged` if nothing says what the files
   ///   are.
   static func find(_ directory: StoreDirectory) throws(LogError) -> SalvageParts {
-    let survey = try LogSurvey(directory, try files(directory), untilUnwritten: false)
+    let survey = try LogSurvey(directory, try files(directory))
     let problems = survey.listProblems + survey.segmentProblems
     if let future = problems.first(where: { $0.code == .fromTheFuture }) { throw future }
     if let first = problems.first, first.code == .foreignSegment { throw first.notSalvaged }
@@ -64,7 +64,7 @@ struct SalvageParts: Sendable {
     if let control, control.storeUUID == uuid { result.bound = control.bound }
     var unlisted: [SalvagePart] = []
     for segment in survey.segments {
-      guard let part = try result.part(segment, directory.folder) else { continue }
+      let part = try result.part(segment, directory.folder)
       if survey.manifest == nil { unlisted.append(part) } else { result.parts.append(part) }
     }
     result.placeByLSN(unlisted)
@@ -117,14 +117,12 @@ struct SalvageParts: Sendable {
     return most.map { ($0.storeUUID, $0.role) }
   }
 
-  /// A segment's part of the log; nil if it was prepared and is not in use.
+  /// A segment's part of the log.
   private mutating func part(
     _ segment: LogSurvey.Segment, _ folder: any Folder
-  ) throws(LogError) -> SalvagePart? {
+  ) throws(LogError) -> SalvagePart {
     var part = SalvagePart(segmentID: segment.segmentID, path: segment.path, entry: segment.entry)
     guard let facts = segment.facts else {
-      // Prepared and missing: nothing was in it as far as the list and CONTROL know.
-      if segment.entry?.isPrepared == true, bound?.segmentID != segment.segmentID { return nil }
       damages.append(SalvageDamage(file: segment.path, bytes: 0..<0, words: "the file is missing"))
       return part
     }
@@ -145,7 +143,6 @@ struct SalvageParts: Sendable {
           words: "its header"))
       part.identity = try identity(of: facts, segment.entry, folder)
       if part.identity == nil {
-        if segment.entry?.isPrepared == true { return nil }
         damages[damages.count - 1].bytes = 0..<facts.size
         damages[damages.count - 1].words += ", and nothing in it verifies without it"
         return part

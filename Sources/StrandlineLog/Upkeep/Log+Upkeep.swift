@@ -1,5 +1,5 @@
-// What a log does for itself beside commits: the next segment prepared, reserved space given back, small segments
-// merged. A failure is kept to be looked at, and tried again later.
+// What a log does for itself beside commits: reserved space given back, the ballast made, small segments merged. A failure
+// is kept to be looked at, and tried again later.
 
 import Dispatch
 import StrandlineSystem
@@ -27,7 +27,13 @@ extension Log {
         defer { self.upkeep.leave() }
         self.freeSpace(isClosing: false)
       }
-      self.attempt(.preparing) { if self.isInWant { try self.prepareSegment() } }
+      self.attempt(.ballast) {
+        // Its space is needed for the copy first.
+        try self.checkCopied()
+        try self.upkeep.enter()
+        defer { self.upkeep.leave() }
+        try self.makeBallast()
+      }
       self.attempt(.merging) { try self.mergeSegments() }
     }
   }
@@ -38,55 +44,38 @@ extension Log {
     do { try work() } catch { return }
   }
 
-  /// Whether the live segment is half full and no other is ready.
-  private var isInWant: Bool { disk.withLock { $0.wantsPreparation } }
-
   /// Waits until the round of upkeep that is queued, if one is, has ended. Blocks; for tests and benchmarks.
   package func waitForUpkeep() { upkeep.queue.sync {} }
 
-  /// Makes the next segment, so that going on in it costs a commit nothing; does nothing if one is ready. Also gives
-  /// back what finished segments do not need, and raises the bounds in CONTROL.
+  /// Gives back what finished segments do not need, raises the bound in CONTROL, and makes the ballast if it is not there.
   ///
-  /// - Throws: `.io` or `.full`; the log goes on without.
-  package func prepareSegment() throws(LogError) {
+  /// - Throws: `.io` or `.full`, if the ballast cannot be made; the log goes on without.
+  package func maintain() throws(LogError) {
     try checkCopied()
     try upkeep.enter()
     defer { upkeep.leave() }
-    do throws(LogError) {
-      try keeper.check()
-      // Fails for itself: the next segment does not depend on it.
-      freeSpace(isClosing: false)
-      try makeBallast()
-      do throws(WriteFailure) {
-        try preparation.make(softBytes: disk.withLock { $0.nextSoftBytes })
-      } catch {
-        throw Self.failure("cannot make the next segment of '\(path)' ahead", error)
-      }
-      upkeep.succeeded(.preparing)
-    } catch {
-      upkeep.failed(.preparing, error, now: clock.monotonicNanoseconds())
-      throw error
-    }
+    // Fails for itself: the ballast does not depend on it.
+    freeSpace(isClosing: false)
+    try keeper.check()
+    try makeBallast()
   }
 
   /// Sets space aside again that an open on a full disk has used up.
   private func makeBallast() throws(LogError) {
     do throws(SystemError) {
       try Ballast(directory: keeper.directory, bytes: options.ballastBytes).make()
+      upkeep.succeeded(.ballast)
     } catch {
-      throw .system("cannot set space aside in '\(path)'", error)
+      let failure = LogError.system("cannot set space aside in '\(path)'", error)
+      upkeep.failed(.ballast, failure, now: clock.monotonicNanoseconds())
+      throw failure
     }
   }
 
   /// A writer that came for a moment does so too, if it has appended. If that fails, the next one tries again.
   func makeBallastAtClose(_ writer: borrowing SegmentWriter) {
     guard writer.hasAppended else { return }
-    do throws(LogError) {
-      try makeBallast()
-      upkeep.succeeded(.preparing)
-    } catch {
-      upkeep.failed(.preparing, error, now: clock.monotonicNanoseconds())
-    }
+    do throws(LogError) { try makeBallast() } catch { return }
   }
 
   static func failure(_ doing: String, _ error: WriteFailure) -> LogError {
@@ -140,7 +129,4 @@ extension Log {
     }
     queue.withLock { $0.raised(to: bound) }
   }
-
-  /// At the end of a clean use: no segment is left that was prepared and not used.
-  func endPreparation() throws(WriteFailure) { try preparation.end() }
 }

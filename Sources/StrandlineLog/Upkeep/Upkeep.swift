@@ -4,10 +4,10 @@
 import Dispatch
 import Synchronization
 
-/// The pieces of upkeep. Each fails, waits and succeeds for itself: a merge that finds damage holds up no segment that
-/// is prepared.
+/// The pieces of upkeep. Each fails, waits and succeeds for itself: a merge that finds damage keeps no space from being
+/// given back.
 enum UpkeepKind: Sendable {
-  case freeing, preparing, raising, merging, compacting
+  case freeing, ballast, raising, merging, compacting
 }
 
 /// How the upkeep of a log goes.

@@ -88,6 +88,8 @@ extension Log {
         } catch {
           throw .replaced(error)
         }
+        // One that this writer has filled is worth a round of upkeep; what its open has left waits for that round.
+        let leavesFull = writer.needsSegment && writer.live != nil
         if writer.needsSegment {
           let rotation = try writer.rotate()
           queue.withLock { $0.rotated(rotation, placeBytesMax: options.placeBytesMax) }
@@ -96,7 +98,7 @@ extension Log {
         let (offsets, end) = try writer.write(&group)
         let (chain, flushed) = (writer.durable.chain, writer.flushed)
         let isPublished = options.publishesGroups ? try publish(flushed) : false
-        defer { if options.upkeep == .inBackground, writer.wantsPreparation { lookAfterFiles() } }
+        defer { if leavesFull, options.upkeep == .inBackground { lookAfterFiles() } }
         return queue.withLock { state in
           let news = state.becameDurable(&group, offsets: offsets, end: end, chain: chain, flushed: flushed)
           if isPublished { state.raised(to: flushed) }

@@ -46,7 +46,6 @@ package final class Log: Sendable {
   /// The end of the log could not be copied when it was opened, for want of space.
   private let stalled: Mutex<StalledRecovery?>
   let keeper: DirectoryKeeper
-  let preparation: PreparedSegments
   /// One piece of upkeep at a time, and how the last ones went.
   let upkeep = Upkeep()
   package let consumers: LogConsumers
@@ -67,7 +66,6 @@ package final class Log: Sendable {
     self.tenure = tenure
     options = writer.options
     keeper = writer.keeper
-    preparation = writer.preparation
     clock = writer.keeper.environment.clock
     overlap = writer.keeper.environment.overlap
     self.recovery = recovery
@@ -85,7 +83,6 @@ package final class Log: Sendable {
   }
 
   deinit {
-    preparation.release()
     disk.withLock { $0.release() }
     files.close()
     keeper.hold.release()
@@ -124,7 +121,7 @@ package final class Log: Sendable {
 
   /// The segments that are part of the log, as MANIFEST lists them. Another list later says that some were rewritten.
   package var segmentIDs: Set<UInt64> {
-    Set(keeper.manifest.entries.lazy.filter { !$0.isPrepared }.map(\.segmentID))
+    Set(keeper.manifest.entries.lazy.map(\.segmentID))
   }
 
   /// What the owner of the log keeps in MANIFEST.
@@ -192,7 +189,6 @@ package final class Log: Sendable {
       let (phase, news) = queue.withLock { state in (state.phase, state.close()) }
       news.tell()
       defer {
-        preparation.release()
         writer.release()
         files.close()
         keeper.hold.release()
@@ -207,7 +203,6 @@ package final class Log: Sendable {
         freeSpace(isClosing: true)
         do throws(WriteFailure) {
           try writer.finish()
-          try endPreparation()
         } catch {
           return error.error("cannot close '\(path)' cleanly; what was acknowledged is safe")
         }

@@ -60,14 +60,14 @@ package struct LogOptions: Sendable {
   /// Memory for the exact places of events in finished segments that this log has written or walked; those of the newest
   /// segments stay, and the others' are found by their indexes.
   package var placeBytesMax: Int
-  /// When the next segment is prepared and small ones are merged.
+  /// When space is given back and small segments are merged.
   package var upkeep: UpkeepSchedule
 
   /// When a log does what no append waits for.
   package enum UpkeepSchedule: Sendable {
     /// On a thread of its own, while appends go on.
     case inBackground
-    /// Only when `Log.prepareSegment()`, `mergeSegments()` or `compact` is called; for tests that repeat a run.
+    /// Only when `Log.maintain()`, `mergeSegments()` or `compact` is called; for tests that repeat a run.
     case onDemand
   }
 

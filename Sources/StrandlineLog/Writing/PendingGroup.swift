@@ -59,19 +59,18 @@ struct PendingGroup: Sendable {
   /// Completes the frames for their place.
   ///
   /// - Parameters:
-  ///   - start: where the first of them will lie in the segment.
-  ///   - isSynced: everything before it is on the medium.
+  ///   - start: where the first of them will lie in the segment. Everything before it is on the medium.
   ///   - index: is told where each event begins.
   /// - Complexity: O(events) checksums of a header.
   mutating func stamp(
-    at start: UInt32, after: LogPosition, isSynced: Bool, identity: SegmentIdentity, index places: inout IndexBuilder
+    at start: UInt32, after: LogPosition, identity: SegmentIdentity, index places: inout IndexBuilder
   ) -> Stamped {
     var result = Stamped(position: after)
     result.offsets.reserveCapacity(events)
     var chain = Chain(after.chain)
     var at = 0
     var lsn = firstLSN
-    var synced = isSynced ? LogFormat.flagSynced : 0
+    var synced = LogFormat.flagSynced
     for count in transactions {
       for index in 0..<count {
         let flags = synced | (index == 0 ? LogFormat.flagFirst : 0) | (index == count - 1 ? LogFormat.flagLast : 0)
@@ -91,9 +90,6 @@ struct PendingGroup: Sendable {
     result.position = LogPosition(lsn: lsn - 1, chain: chain.value, offset: start + UInt32(at))
     return result
   }
-
-  /// Puts the opening frame of a prepared segment before the group.
-  mutating func prepend(_ opening: [UInt8]) { frames.insert(contentsOf: opening, at: 0) }
 
   /// Puts the end of a segment behind the group.
   mutating func append(trailer: [UInt8]) { frames.append(contentsOf: trailer) }

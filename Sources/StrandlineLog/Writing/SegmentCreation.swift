@@ -2,9 +2,8 @@
 // anything in it is acknowledged (decisions L1, L7).
 //
 // Every segment is made here, with other content: a live one has its opening frame (and, after a recovery, the copied
-// frames), a prepared one has a header and zeros and gets its opening frame with its first group (decision L4), a
-// rewritten one is complete. Everything before the rename can fail without a trace in the log: the file has no name that
-// a reader believes. Between the rename and the list it can be taken back.
+// frames), a rewritten one is complete (decision L4). Everything before the rename can fail without a trace in the log: the
+// file has no name that a reader believes. Between the rename and the list it can be taken back.
 
 import StrandlineSystem
 
@@ -145,28 +144,22 @@ struct LiveSegment: Sendable {
   let identity: SegmentIdentity
   /// Where the next frame goes.
   var end: UInt32
-  /// The group that brings it to this many bytes seals it.
-  let softBytes: Int
   /// Up to here space is reserved.
   var allocated: UInt64
   let firstLSN: UInt64
   /// How often space was reserved; the steps double.
   var steps = 0
   var index: IndexBuilder
-  /// The opening frame of a prepared segment, until its first group takes it along.
-  var pendingOpening: [UInt8]?
   /// It has its seal: the next group goes into another one.
   var isSealed = false
 
   init(
-    file: any File, path: String, identity: SegmentIdentity, end: UInt32, softBytes: Int, allocated: UInt64,
-    firstLSN: UInt64
+    file: any File, path: String, identity: SegmentIdentity, end: UInt32, allocated: UInt64, firstLSN: UInt64
   ) {
     self.file = file
     self.path = path
     self.identity = identity
     self.end = end
-    self.softBytes = softBytes
     self.allocated = allocated
     self.firstLSN = firstLSN
     index = IndexBuilder(firstLSN: firstLSN)

@@ -2,17 +2,16 @@
 //
 // Used by one thread at a time. It keeps what the medium is known to have (`durable`) apart from where the next
 // frame goes. One group is one write and one sync. The group that brings a segment to its size takes the segment's
-// index and seal along; the next group opens the prepared segment, or makes one. Either is done only after the last
-// sync of its predecessor returned, so that what an opening frame says is true. See Formats/log-writer.md, "Append".
+// index and seal along; the next group makes another one, only after the last sync of its predecessor returned, so that
+// what an opening frame says is true. See Formats/log-writer.md, "Append".
 
 import StrandlineSystem
 
 /// The writer's place on disk.
 struct SegmentWriter: Sendable {
   let keeper: DirectoryKeeper
-  let preparation: PreparedSegments
   let options: LogOptions
-  /// The segment that holds the end of the log: the live one, once a group is in it, or the one that it continues.
+  /// The segment that holds the end of the log: the live one, or the one that the next one continues.
   private(set) var segmentID: UInt64
   /// The end of what is durable as the options' strength says, in that segment.
   private(set) var durable: LogPosition
@@ -26,11 +25,9 @@ struct SegmentWriter: Sendable {
 
   /// - Parameter durable: what is on the medium in the full sense: an open has synced the directory.
   init(
-    keeper: DirectoryKeeper, preparation: PreparedSegments, options: LogOptions, segmentID: UInt64,
-    durable: LogPosition, live: LiveSegment?
+    keeper: DirectoryKeeper, options: LogOptions, segmentID: UInt64, durable: LogPosition, live: LiveSegment?
   ) {
     self.keeper = keeper
-    self.preparation = preparation
     self.options = options
     self.segmentID = segmentID
     self.durable = durable
@@ -43,24 +40,6 @@ struct SegmentWriter: Sendable {
   /// Whether the next group needs another segment.
   var needsSegment: Bool { live.map(\.isSealed) ?? true }
 
-  /// Whether the live segment is one that was prepared, and nothing is in it yet, not even its opening frame.
-  var isLiveEmpty: Bool { live?.pendingOpening != nil }
-
-  /// Whether half of the reserved space is used up, and no next segment is prepared or being prepared.
-  var wantsPreparation: Bool {
-    guard let live else { return false }
-    return UInt64(live.end) * 2 >= min(live.allocated, UInt64(live.softBytes)) && preparation.isDue
-  }
-
-  /// How large the next segment is to be: twice the space of this one, so that what is written ahead is in proportion
-  /// to what has been written, up to the size that all of them have in the end.
-  var nextSoftBytes: Int {
-    // On a full disk a segment has less than a first step.
-    let space = max(
-      options.preallocationFirstStepBytes, live.map { Int(min($0.allocated, UInt64($0.softBytes))) } ?? 0)
-    return min(options.segmentBytesMax, 2 * max(space, LogFormat.headerPageBytes))
-  }
-
   /// A segment that a writer goes on in, and what it leaves.
   struct Rotation {
     let table: SegmentTable
@@ -71,20 +50,14 @@ struct SegmentWriter: Sendable {
   /// Goes on in another segment, which continues at `durable`.
   mutating func rotate() throws(WriteFailure) -> Rotation {
     let predecessor = (segmentID: segmentID, end: UInt64(durable.offset))
-    let next: LiveSegment
-    if let prepared = preparation.removeReady() {
-      // Until its first group is in, the log ends in the predecessor.
-      next = use(prepared)
-    } else {
-      next = try make()
-      do {
-        try keeper.truncate(predecessor.segmentID, to: predecessor.end)
-      } catch {
-        // It keeps its reserved space until upkeep tries again. No event depends on it.
-      }
-      segmentID = next.identity.segmentID
-      durable.offset = next.end
+    let next = try make()
+    do {
+      try keeper.truncate(predecessor.segmentID, to: predecessor.end)
+    } catch {
+      // It keeps its reserved space until upkeep tries again. No event depends on it.
     }
+    segmentID = next.identity.segmentID
+    durable.offset = next.end
     live?.close()
     live = next
     return Rotation(
@@ -92,23 +65,7 @@ struct SegmentWriter: Sendable {
       predecessor: predecessor)
   }
 
-  /// Opens the prepared segment. Nothing is written: its opening frame waits for the first group.
-  private func use(_ prepared: PreparedSegment) -> LiveSegment {
-    let identity = prepared.header.identity
-    var next = LiveSegment(
-      file: prepared.file, path: prepared.path, identity: identity, end: UInt32(LogFormat.headerPageBytes),
-      softBytes: prepared.softBytes, allocated: prepared.allocated, firstLSN: durable.lsn + 1)
-    next.pendingOpening = OpeningBody(
-      firstLSN: durable.lsn + 1, predecessorID: segmentID, predecessorEnd: durable.offset, chain: durable.chain,
-      durableEnd: 0
-    ).encodedFrame(identity)
-    let (segmentID, end) = (segmentID, durable.end)
-    // It was the last sync of the predecessor. Of the new segment the list says nothing before its first sync.
-    keeper.noteForNextList { $0.finish(segmentID, end) }
-    return next
-  }
-
-  /// Makes a segment at once: file, name and list are on the medium before anything goes in.
+  /// Makes a segment: file, name and list are on the medium before a group goes in.
   private func make() throws(WriteFailure) -> LiveSegment {
     do throws(LogError) { try keeper.check() } catch { throw .replaced(error) }
     let creation = SegmentCreation(folder: directory.folder)
@@ -123,16 +80,16 @@ struct SegmentWriter: Sendable {
     do throws(WriteFailure) {
       try keeper.commit { manifest in
         manifest.finish(segmentID, durable.end)
-        manifest.add(ManifestEntry(segmentID: header.segmentID, salt: header.salt, firstLSN: durable.lsn + 1))
+        manifest.entries.append(
+          ManifestEntry(segmentID: header.segmentID, salt: header.salt, firstLSN: durable.lsn + 1))
       }
     } catch {
       file.close()
       throw creation.takeBack(header.segmentID, after: error)
     }
-    keeper.removeDropped()
     return LiveSegment(
       file: file, path: directory.segment(header.segmentID), identity: header.identity, end: UInt32(content.count),
-      softBytes: options.segmentBytesMax, allocated: allocated, firstLSN: durable.lsn + 1)
+      allocated: allocated, firstLSN: durable.lsn + 1)
   }
 
   // MARK: One group
@@ -146,13 +103,8 @@ struct SegmentWriter: Sendable {
     guard var live else { preconditionFailure("a group is written into a segment") }
     // A copy that was put over the files since the last look keeps its bytes.
     try keeper.hold.compare()
-    let opening = live.pendingOpening ?? []
-    let start = live.end + UInt32(opening.count)
-    let bytes = UInt64(group.frames.count)
-    let groupEnd = UInt64(start) + bytes
-    // A segment that was made at once has little space of its own; rather than that it grows, the log goes on in the
-    // prepared one, as soon as there is one.
-    let seals = groupEnd >= UInt64(live.softBytes) || (groupEnd + bytes > live.allocated && preparation.isReady)
+    let groupEnd = UInt64(live.end) + UInt64(group.frames.count)
+    let seals = groupEnd >= UInt64(options.segmentBytesMax)
     do {
       try Self.reserve(groupEnd + Self.trailerBytes(live, group.frames.count), in: &live, options)
     } catch {
@@ -160,8 +112,7 @@ struct SegmentWriter: Sendable {
       throw .refused(error)
     }
     let identity = live.identity
-    let stamped = group.stamp(
-      at: start, after: durable, isSynced: opening.isEmpty, identity: identity, index: &live.index)
+    let stamped = group.stamp(at: live.end, after: durable, identity: identity, index: &live.index)
     var position = stamped.position
     if seals {
       let trailer = SegmentTrailer.encoded(
@@ -170,7 +121,6 @@ struct SegmentWriter: Sendable {
       group.append(trailer: trailer)
       position.offset += UInt32(trailer.count)
     }
-    if !opening.isEmpty { group.prepend(opening) }
     do {
       hasAppended = true
       try live.write(group.frames, at: UInt64(live.end))
@@ -178,11 +128,6 @@ struct SegmentWriter: Sendable {
     } catch {
       throw .unknown(error)
     }
-    if !opening.isEmpty {
-      let firstLSN = live.firstLSN
-      keeper.noteForNextList { $0.opened(identity.segmentID, firstLSN: firstLSN) }
-    }
-    live.pendingOpening = nil
     live.isSealed = seals
     live.end = position.offset
     self.live = live
@@ -250,12 +195,6 @@ struct SegmentWriter: Sendable {
   /// - Returns: whether CONTROL is to say where the log ends.
   private mutating func seal() throws(SystemError) -> Bool {
     guard var live else { return false }
-    if isLiveEmpty {
-      // The log ends in the predecessor, which is sealed; the next writer drops this one.
-      guard hasAppended else { return false }
-      try flush()
-      return true
-    }
     guard hasAppended else {
       // Made by this writer, for nothing or for the copies in it: all of it is synced, and what it reserved is not used.
       try live.truncate(to: UInt64(live.end))

@@ -2,7 +2,7 @@
 
 /// A store to begin with.
 enum ConformanceBase: String, CaseIterable, Sendable {
-  case closed, killed, finished, unused, prepared, rewritten, copied, journal
+  case closed, killed, finished, rewritten, copied, journal
 
   var about: String {
     switch self {
@@ -10,8 +10,6 @@ enum ConformanceBase: String, CaseIterable, Sendable {
     case .killed:
       "one segment, three groups, its writer killed: the last one is promised by nothing; CONTROL was raised once"
     case .finished: "two finished segments with their ends in MANIFEST, and a tail of two groups"
-    case .unused: "a finished segment and a prepared one that is not in use"
-    case .prepared: "a finished segment and a prepared one with two groups, which MANIFEST does not know of yet"
     case .rewritten: "a compacted segment for LSNs 1 to 6, without 2 and 4, and a tail"
     case .copied: "a killed segment, and the next one with a copy of what nothing promised"
     case .journal: "a log of the role srvr, closed"
@@ -24,8 +22,6 @@ enum ConformanceBase: String, CaseIterable, Sendable {
     case .closed: .sound(3, events: 3)
     case .killed: .sound(4, events: 4)
     case .finished: .sound(6, events: 6)
-    case .unused: .sound(2, events: 2)
-    case .prepared: .sound(4, events: 4)
     case .rewritten: .sound(8, events: 6)
     case .copied: .sound(3, events: 3)
     case .journal: .sound(1, events: 1)
@@ -37,8 +33,6 @@ enum ConformanceBase: String, CaseIterable, Sendable {
     case .closed: try Self.closed(layouts)
     case .killed: try Self.killed(layouts)
     case .finished: try Self.finished(layouts)
-    case .unused: try Self.unused(layouts)
-    case .prepared: try Self.prepared(layouts)
     case .rewritten: try Self.rewritten(layouts)
     case .copied: try Self.copied(layouts)
     case .journal: try Self.journal(layouts)
@@ -90,51 +84,12 @@ enum ConformanceBase: String, CaseIterable, Sendable {
     return store.image
   }
 
-  /// A finished first segment, whose events are 1 and 2.
-  private static func finishedFirst(_ layouts: LogLayouts) throws -> SegmentBuilder {
-    var first = try SegmentBuilder(layouts, 1, kind: 0, after: .init())
-    try first.transaction(1)
-    try first.transaction(1)
-    // The group that fills a segment has the index and the seal at its end: they are no group of their own.
-    try first.close(isSynced: false)
-    return first
-  }
-
-  private static func unused(_ layouts: LogLayouts) throws -> StoreImage {
-    let first = try finishedFirst(layouts)
-    let second = try SegmentBuilder(layouts, 2, kind: 1, after: first.before)
-    var store = try StoreBuilder(layouts, nextSegmentID: 3)
-    try store.add(first)
-    try store.add(second, isOpened: false)
-    try store.bound(0, segment: 1, lsn: 0, end: 4160)
-    try store.bound(1, segment: 1, lsn: 1, end: first.image.offset(2))
-    var image = store.image
-    try image.segment(2) {
-      $0.isBlank = true
-      $0.rest = [UInt8](repeating: 0, count: 512)
-    }
-    return image
-  }
-
-  private static func prepared(_ layouts: LogLayouts) throws -> StoreImage {
-    let first = try finishedFirst(layouts)
-    var second = try SegmentBuilder(layouts, 2, kind: 1, after: first.before)
-    try second.transaction(1, isSynced: false)
-    try second.transaction(1)
-    var store = try StoreBuilder(layouts, nextSegmentID: 3)
-    try store.add(first)
-    try store.add(second, isOpened: false)
-    try store.bound(0, segment: 1, lsn: 0, end: 4160)
-    try store.bound(1, segment: 1, lsn: 2, end: first.image.end)
-    return store.image
-  }
-
   private static func rewritten(_ layouts: LogLayouts) throws -> StoreImage {
     // The segments 1 to 3 before the compaction: their chain is what the output must hand on.
     var input = try SegmentBuilder(layouts, 3, kind: 0, after: .init())
     try input.transaction(6)
     try input.close()
-    var output = try SegmentBuilder(layouts, 5, kind: 2, after: .init())
+    var output = try SegmentBuilder(layouts, 5, kind: 1, after: .init())
     try output.transaction(2, isSynced: false, lsns: [1, 3])
     try output.transaction(2, isSynced: false, lsns: [5, 6])
     try output.finishRewritten(6, chain: input.chain)

@@ -140,9 +140,6 @@ extension ConformanceCase {
       try $0.transaction(1)
     },
     unlisted("adopted-empty", .sound(6, events: 6), "it continues the log, without events") { _ in },
-    unlisted("adopted-prepared", .sound(7, events: 7), "prepared, and it continues the log", kind: 1) {
-      try $0.transaction(1, isSynced: false)
-    },
     unlisted("adopted-torn", .torn(7, events: 7), "it continues the log, and its end is half there") {
       try $0.transaction(1)
     } change: {
@@ -152,10 +149,6 @@ extension ConformanceCase {
       try $0.transaction(1)
     } change: {
       try $0.frames[0].set("chain", 5)
-    },
-    unlisted("prepared-blank", .sound(6, events: 6).leaving(ninth), "prepared, and not in use", kind: 1) { _ in
-    } change: {
-      $0.isBlank = true
     },
     unlisted(
       "leftover-copy", .sound(6, events: 6).leaving(ninth),
@@ -168,7 +161,7 @@ extension ConformanceCase {
     ) { _ in },
     unlisted(
       "leftover-rewritten", .sound(6, events: 6).leaving(ninth), "the output of a compaction that was interrupted",
-      kind: 2, after: 0
+      kind: 1, after: 0
     ) {
       try $0.transaction(1, isSynced: false, lsns: [2])
       try $0.finishRewritten(4, chain: 0x1234)
@@ -179,7 +172,7 @@ extension ConformanceCase {
       try $0.transaction(3)
     },
     unlisted(
-      "quarantine-range", .sound(6, events: 6).quarantining(ninth), "a range that the log does not cover", kind: 2,
+      "quarantine-range", .sound(6, events: 6).quarantining(ninth), "a range that the log does not cover", kind: 1,
       after: 0
     ) {
       try $0.transaction(1, isSynced: false, lsns: [2])
@@ -230,11 +223,6 @@ extension ConformanceCase {
       try $0.transaction(1)
     } change: {
       try $0.frames[0].set("rangeChain", 3)
-    },
-    unlisted("damaged-promise", .damaged(ninth), "prepared, without an opening frame, and with a flag", kind: 1) {
-      try $0.transaction(1)
-    } change: {
-      try $0.frames[0].set("tag", 3)
     },
     unlisted("damaged-salt", .damaged(ninth), "no writer gives the salt 0") {
       try $0.transaction(1)
@@ -306,7 +294,6 @@ extension ConformanceCase {
     file("all-gone", .missing(segment1), "a list, and no segment") { files in
       for name in files.keys where name.hasSuffix(".seg") { files[name] = nil }
     },
-    file("unused-gone", .missing(segment2), "a prepared segment that is not in use", .unused) { $0[segment2] = nil },
     file("segment-empty", .damaged(segment2), "a segment without bytes") { $0[segment2] = [] },
     file("segment-header-cut", .damaged(segment3), "cut in its header") {
       $0[segment3] = $0[segment3].map { Array($0[..<127]) }

@@ -11,6 +11,16 @@ extension ConformanceCase {
     ConformanceCase("opening-\(name)", base, demand, why) { try $0.frame(id, 0, change) }
   }
 
+  /// A change of the base `finished`, whose list does not say where segment 1 ends.
+  private static func unlistedEnd(
+    _ name: String, _ demand: Demand, _ why: String, _ change: @escaping @Sendable (inout StoreImage) throws -> Void
+  ) -> ConformanceCase {
+    ConformanceCase("opening-\(name)", .finished, demand, why) {
+      for name in ["lastLSN", "end", "chain"] { try $0.entries[0].set(name, 0) }
+      try change(&$0)
+    }
+  }
+
   static let openings: [ConformanceCase] = [
     opening("lsn-0", .damaged(segment2), "no LSN") { try $0.set("lsn", 0) },
     opening("lsn-off-by-one", .damaged(segment2), "another LSN than its entry's") { try $0.set("lsn", 4) },
@@ -64,18 +74,22 @@ extension ConformanceCase {
       try $0.set("chain", $0.get("chain") ^ 0x8000_0000)
     },
     opening("chain-of-none", .damaged(segment1), "a chain before the first event", id: 1) { try $0.set("chain", 1) },
-    opening("chain-unlisted-end", .foreign(segment1), "another history than its predecessor's", .prepared) {
-      try $0.set("chain", $0.get("chain") ^ 1)
+    unlistedEnd("chain-unlisted-end", .foreign(segment1), "another history than its predecessor's") {
+      try $0.frame(2, 0) { try $0.set("chain", $0.get("chain") ^ 1) }
     },
-    opening("end-unlisted-above", .damaged(segment1), "its predecessor does not reach the end that it names", .prepared)
-    {
-      try $0.set("predecessorEnd", $0.get("predecessorEnd") + 8)
+    unlistedEnd("end-unlisted-above", .damaged(segment1), "its predecessor does not reach the end that it names") {
+      try $0.frame(2, 0) { try $0.set("predecessorEnd", $0.get("predecessorEnd") + 8) }
     },
-    opening("end-unlisted-below", .damaged(segment1), "CONTROL promised more of its predecessor", .prepared) {
-      try $0.set("predecessorEnd", $0.get("predecessorEnd") - 40)
+    unlistedEnd("end-unlisted-below", .damaged(segment1), "CONTROL promised more of its predecessor") {
+      let end = try $0.segment(1).end
+      try $0.frame(2, 0) { try $0.set("predecessorEnd", $0.get("predecessorEnd") - 40) }
+      try $0.slots[1]?.set("tailSegmentID", 1)
+      try $0.slots[1]?.set("durableLSN", 2)
+      try $0.slots[1]?.set("durableEnd", UInt64(end))
     },
-    opening("lsn-unlisted", .foreign(segment1), "its predecessor ends with another LSN", .prepared) {
-      try $0.set("lsn", 4)
+    unlistedEnd("lsn-unlisted", .foreign(segment1), "its predecessor ends with another LSN") {
+      try $0.frame(2, 0) { try $0.set("lsn", 4) }
+      try $0.entries[1].set("firstLSN", 4)
     },
     opening("durable-end-0", .damaged(segment2), "live, and nothing of it was synced") { try $0.set("durableEnd", 0) },
     opening("durable-end-in-header", .damaged(segment2), "synced to before its own end") {
@@ -94,15 +108,9 @@ extension ConformanceCase {
     opening("durable-end-copies", .damaged(segment2), "synced beyond the copies", .copied) {
       try $0.set("durableEnd", $0.get("durableEnd") + 8)
     },
-    opening("durable-end-prepared", .damaged(segment2), "prepared, and synced at creation", .prepared) {
-      try $0.set("durableEnd", 4160)
-    },
     opening("range-last-live", .damaged(segment2), "live, and with a range") { try $0.set("rangeLastLSN", 4) },
     opening("range-chain-live", .damaged(segment2), "live, and with the chain of a range") {
       try $0.set("rangeChain", 1)
-    },
-    opening("range-last-prepared", .damaged(segment2), "prepared, and with a range", .prepared) {
-      try $0.set("rangeLastLSN", 4)
     },
     opening("range-last-below", .damaged(segmentName(5)), "the range ends before it begins", .rewritten, id: 5) {
       try $0.set("lsn", 3)

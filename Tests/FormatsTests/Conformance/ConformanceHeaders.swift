@@ -41,13 +41,10 @@ extension ConformanceCase {
       try $0.set("role", bytes: Array("tabl".utf8))
     },
     header("role-0", .future(segment1), "a role that version 1 does not know") { try $0.set("role", 0) },
-    header("kind-3", .future(segment1), "a kind that version 1 does not know") { try $0.set("kind", 3) },
+    header("kind-2", .future(segment1), "a kind that version 1 does not know") { try $0.set("kind", 2) },
     header("kind-255", .future(segment1), "a kind that version 1 does not know") { try $0.set("kind", 255) },
-    header("kind-prepared", .damaged(segment1), "prepared, and its opening frame says that it was synced at creation") {
-      try $0.set("kind", 1)
-    },
     header("kind-rewritten", .damaged("MANIFEST"), "a rewritten segment whose entry says that it may grow") {
-      try $0.set("kind", 2)
+      try $0.set("kind", 1)
     },
     header("reserved-first", .future(segment1), "a reserved byte is not zero") { try $0.set("reserved2", byte: 0, 1) },
     header("reserved-last", .future(segment1), "a reserved byte is not zero") {
@@ -63,21 +60,11 @@ extension ConformanceCase {
       try $0.set("compactedLSN", 1 << 62)
     },
     header("compacted-live", .future(segment1), "not rewritten, and compacted") { try $0.set("compactedLSN", 1) },
-    header("compacted-prepared", .future(segment2), "not rewritten, and compacted", .prepared, id: 2) {
-      try $0.set("compactedLSN", 1)
-    },
-    header("prepared-as-live", .damaged(segment2), "live, and not in use", .unused, id: 2) { try $0.set("kind", 0) },
-    header("used-as-live", .damaged(segment2), "live, and MANIFEST has it as one not in use", .prepared, id: 2) {
-      try $0.set("kind", 0)
-    },
     header("middle-version", .future(segment2), "a later version, in the middle of the log", .finished, id: 2) {
       try $0.set("version", 9)
     },
     header("middle-uuid", .foreign(segment2), "of another store, in the middle of the log", .finished, id: 2) {
       try $0.set("storeUUID", byte: 0, 0xEE)
-    },
-    header("unused-version", .future(segment2), "a later version, although not in use", .unused, id: 2) {
-      try $0.set("version", 2)
     },
     header("rewritten-as-live", .damaged(segmentName(5)), "live, with the range of a rewritten one", .rewritten, id: 5)
     {
@@ -167,12 +154,7 @@ extension ConformanceCase {
       try $0.set("firstLSN", 6)
     },
     entry("first-lsn-beyond", .damaged("MANIFEST"), "an LSN of 2^62", 2) { try $0.set("firstLSN", beyond) },
-    entry("first-lsn-0-in-front", .damaged("MANIFEST"), "not in use, before one that is", 1) {
-      try $0.set("firstLSN", 0)
-      for name in ["lastLSN", "end", "chain"] { try $0.set(name, 0) }
-    },
-    entry("first-lsn-0-live", .damaged(segment3), "not in use, but live", 2) { try $0.set("firstLSN", 0) },
-    entry("first-lsn-0-with-end", .damaged("MANIFEST"), "not in use, and with an end", 1) { try $0.set("firstLSN", 0) },
+    entry("first-lsn-0", .damaged("MANIFEST"), "no LSN", 2) { try $0.set("firstLSN", 0) },
     entry("last-lsn-off-by-one", .damaged("MANIFEST"), "another last LSN than the next segment says", 1) {
       try $0.set("lastLSN", 5)
     },

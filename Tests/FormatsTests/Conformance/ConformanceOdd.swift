@@ -122,12 +122,6 @@ extension ConformanceCase {
       $0.owner = [0xFF]
       try $0.manifest.set("ownerBytes", 1)
     },
-    ConformanceCase(
-      "odd-read-only-unused", .unused, .sound(2, events: 2).readOnly(),
-      "a feature that a writer must know, in a segment that is not in use"
-    ) {
-      try $0.segment(2) { try $0.header.set("readOnlyCompatibleBits", 1 << 40) }
-    },
     ConformanceCase("odd-control-old", .finished, .sound(6, events: 6), "CONTROL is older than two segments") {
       try $0.slots[1]?.set("tailSegmentID", 1)
       try $0.slots[1]?.set("durableLSN", 0)
@@ -141,24 +135,12 @@ extension ConformanceCase {
     ConformanceCase("odd-ids-fall", .rewritten, .sound(8, events: 6), "the order of the log is not that of the IDs") {
       _ in
     },
-    ConformanceCase("odd-two-unused", .unused, .sound(2, events: 2), "two prepared segments that are not in use") {
-      image in
-      let third = try SegmentBuilder(image.layouts, 3, kind: 1, after: SegmentBuilder.Before(id: 2, end: 4200, lsn: 2))
-      var blank = third.image
-      blank.isBlank = true
-      image.segments.append(blank)
-      var entry = Fields(image.layouts.entry)
-      try entry.set("segmentID", 3)
-      try entry.set("salt", third.salt)
-      try image.list { $0.append(entry) }
-      try image.manifest.set("nextSegmentID", 4)
-    },
     ConformanceCase(
       "odd-large-lsns", .rewritten, .sound(1 << 61, events: 3),
       "LSNs near the largest, behind a range of nearly as many"
     ) { image in
       let last = (UInt64(1) << 61) - 1
-      var output = try SegmentBuilder(image.layouts, 5, kind: 2, after: .init())
+      var output = try SegmentBuilder(image.layouts, 5, kind: 1, after: .init())
       try output.transaction(2, isSynced: false, lsns: [1, last])
       try output.finishRewritten(last, chain: 0xABCD)
       var tail = try SegmentBuilder(image.layouts, 4, kind: 0, after: .init(id: 3, end: 4200, lsn: last, chain: 0xABCD))
@@ -175,7 +157,7 @@ extension ConformanceCase {
     ConformanceCase(
       "odd-rewritten-empty", .rewritten, .sound(8, events: 2), "a compaction that left nothing of its range"
     ) { image in
-      var output = try SegmentBuilder(image.layouts, 5, kind: 2, after: .init())
+      var output = try SegmentBuilder(image.layouts, 5, kind: 1, after: .init())
       let chain = try image.frame(4).get("chain")
       try output.finishRewritten(6, chain: UInt32(chain))
       image.segments[0] = output.image

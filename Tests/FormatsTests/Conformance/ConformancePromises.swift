@@ -1,4 +1,4 @@
-// What is promised and what is there: the tail, ends, and segments that are prepared.
+// What is promised and what is there: the tail, and what lies after it.
 
 extension ConformanceCase {
   /// A change of segment 1 of the base `killed`: two events of a transaction, event 3 and event 4, of which nothing
@@ -27,7 +27,7 @@ extension ConformanceCase {
     }
   }
 
-  static let promises: [ConformanceCase] = tails + behind + preparedTails
+  static let promises: [ConformanceCase] = tails + behind
 
   private static let tails: [ConformanceCase] = [
     tail("cut-in-window", .sound(2, events: 2), "cut at CONTROL's bound: not told from what was never acknowledged") {
@@ -175,89 +175,6 @@ extension ConformanceCase {
       try $0.slots[1]?.set("durableEnd", UInt64(end))
       try $0.slots[1]?.set("durableLSN", 4)
       try $0.segment(1) { $0.frames.removeLast() }
-    },
-  ]
-
-  /// Spoils the opening frame of segment 2.
-  private static func spoilOpening(_ image: inout StoreImage) throws {
-    try image.frame(2, 0) { try $0.set("tag", 1) }
-  }
-
-  private static let preparedTails: [ConformanceCase] = [
-    ConformanceCase(
-      "prepared-one-group", .prepared, .sound(3, events: 3),
-      "one group, which nothing promises: copied with its opening frame"
-    ) {
-      try $0.segment(2) { $0.frames.removeLast() }
-    },
-    ConformanceCase("prepared-opening-only", .prepared, .sound(2, events: 2), "an opening frame and nothing behind it")
-    {
-      try $0.segment(2) { $0.frames.removeLast(2) }
-    },
-    ConformanceCase(
-      "prepared-opening-torn", .prepared, .sound(2, events: 2), "the first group tore in its opening frame: not opened"
-    ) {
-      try $0.segment(2) { $0.frames.removeLast() }
-      try spoilOpening(&$0)
-    },
-    ConformanceCase("prepared-opening-lost", .prepared, .damaged(segment2), "no opening frame, and a flag behind it") {
-      try spoilOpening(&$0)
-    },
-    ConformanceCase(
-      "prepared-opening-lost-control", .prepared, .damaged(segment2),
-      "no opening frame, and CONTROL speaks of the segment"
-    ) {
-      try $0.segment(2) { $0.frames.removeLast() }
-      try spoilOpening(&$0)
-      try $0.slots[1]?.set("tailSegmentID", 2)
-      try $0.slots[1]?.set("durableEnd", 4200)
-      try $0.slots[1]?.set("durableLSN", 2)
-    },
-    ConformanceCase(
-      "prepared-opening-lost-list", .prepared, .damaged(segment2),
-      "no opening frame, and MANIFEST says that it is in use"
-    ) {
-      try $0.segment(2) { $0.frames.removeLast() }
-      try spoilOpening(&$0)
-      try $0.entries[1].set("firstLSN", 3)
-    },
-    ConformanceCase(
-      "prepared-listed", .prepared, .sound(4, events: 4), "prepared, and MANIFEST knows that it is in use"
-    ) {
-      try $0.entries[1].set("firstLSN", 3)
-    },
-    ConformanceCase(
-      "prepared-listed-blank", .unused, .damaged(segment2), "MANIFEST says that it is in use, and it is zero"
-    ) {
-      try $0.entries[1].set("firstLSN", 3)
-    },
-    ConformanceCase("prepared-listed-one-group", .prepared, .sound(3, events: 3), "MANIFEST promises the opening frame")
-    {
-      try $0.entries[1].set("firstLSN", 3)
-      try $0.segment(2) { $0.frames.removeLast() }
-    },
-    ConformanceCase(
-      "prepared-listed-opening-only", .prepared, .damaged(segment2),
-      "MANIFEST says that it is in use, and its first event is gone"
-    ) {
-      try $0.entries[1].set("firstLSN", 3)
-      try $0.segment(2) { $0.frames.removeLast(2) }
-    },
-    ConformanceCase(
-      "prepared-blank-control", .unused, .damaged(segment2), "CONTROL speaks of a segment that is not in use"
-    ) {
-      try $0.slots[1]?.set("tailSegmentID", 2)
-    },
-    ConformanceCase(
-      "prepared-synced-first", .prepared, .sound(4, events: 4), "the flag on the first event promises the opening frame"
-    ) {
-      try $0.frame(2, 1) { try $0.set("flags", 7) }
-    },
-    bytes("prepared-header-only", .unused, segment2, .sound(2, events: 2), "a prepared file of 128 bytes") {
-      $0.removeLast($0.count - 128)
-    },
-    bytes("prepared-garbage", .unused, segment2, .sound(2, events: 2), "bytes of a group that tore") { bytes in
-      for place in 4100..<4160 { bytes[place] = 0x5A }
     },
     bytes("live-blank", .finished, segment3, .damaged(segment3), "a listed segment that is zero behind its header") {
       bytes in

@@ -41,7 +41,7 @@ struct SegmentBuilder {
     try opening.set("predecessorID", before.id)
     try opening.set("predecessorEnd", UInt64(before.end))
     try opening.set("chain", UInt64(before.chain))
-    try opening.set("durableEnd", kind == 1 ? 0 : 4160)
+    try opening.set("durableEnd", 4160)
     image.frames = [opening]
     try image.set(salt: salt)
   }
@@ -140,12 +140,12 @@ struct StoreBuilder {
   /// Adds a segment and its entry.
   ///
   /// - Parameter end: whether the list says where it ends.
-  mutating func add(_ segment: SegmentBuilder, isOpened: Bool = true, end: Bool = false) throws {
+  mutating func add(_ segment: SegmentBuilder, end: Bool = false) throws {
     image.segments.append(segment.image)
     var entry = Fields(layouts.entry)
     try entry.set("segmentID", segment.id)
     try entry.set("salt", segment.salt)
-    if isOpened { try entry.set("firstLSN", segment.image.frames[0].get("lsn")) }
+    try entry.set("firstLSN", segment.image.frames[0].get("lsn"))
     if end {
       let opening = segment.image.frames[0]
       let isRewritten = segment.rangeLastLSN != nil

@@ -77,8 +77,6 @@ struct SegmentImage: Sendable {
   var rest: [UInt8] = []
   /// Bytes 128 to 4095, but for those that are zero.
   var pageBytes: [Int: UInt8] = [:]
-  /// Zeros in place of the frames; for a prepared segment that is not in use.
-  var isBlank = false
 
   var seed: UInt32 {
     get throws {
@@ -115,9 +113,7 @@ struct SegmentImage: Sendable {
     var bytes = try withChecksum(header, over: 124)
     bytes += [UInt8](repeating: 0, count: 4096 - bytes.count)
     for (place, byte) in pageBytes { bytes[place] = byte }
-    if !isBlank {
-      for frame in frames { bytes += try frame.encoded(at: UInt32(bytes.count), seed: seed) }
-    }
+    for frame in frames { bytes += try frame.encoded(at: UInt32(bytes.count), seed: seed) }
     return bytes + rest
   }
 }
