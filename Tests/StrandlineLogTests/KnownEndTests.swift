@@ -109,4 +109,41 @@ import Testing
       }
     }
   }
+
+  @Test func `stays known when small segments after a compacted one are merged`() throws {
+    let disk = SimulatedDisk()
+    var options = tiny
+    options.segmentBytesMax = 20_000
+    options.mergeWidth = 3
+    var ends: [LogEnd] = []
+    func open() throws -> Log { try openLog(disk, options: options, seed: UInt64(ends.count) + 20) }
+    func write(_ count: Int) throws {
+      for _ in 0..<count {
+        let log = try open()
+        try log.write(body(ends.count))
+        ends.append(log.durableEnd)
+        try log.close()
+      }
+    }
+    try write(3)
+    var log = try open()
+    try log.compact { $0.filter { $0.lsn != 2 }.map(LogSurvivor.init) }
+    try log.close()
+    try write(2)
+    log = try open()
+    try log.mergeSegments()
+    #expect(log.upkeepReport.segmentsMerged == 0, "nothing is joined after the compacted one")
+    try log.close()
+    try write(1)
+    log = try open()
+    try log.mergeSegments()
+    #expect(log.upkeepReport.segmentsMerged == 3)
+    try log.close()
+    #expect(disk.segments.count == 2)
+    for end in ends.dropFirst(2) {
+      let (opened, read) = try behind(end, disk)
+      let expected = Array(stride(from: end.lsn + 1, through: 6, by: 1))
+      #expect(opened == expected && read == expected, "event \(end.lsn)")
+    }
+  }
 }

@@ -156,7 +156,7 @@ extension Log {
     do throws(LogError) {
       try rewriting(.compacting) { () throws(LogError) in
         // In this order: a consumer that registers after the second line begins above what the first one found.
-        let finished = keeper.manifest.finished.prefix { $0.end.lastLSN <= limit }
+        let finished = SegmentChoice.oldest(keeper.manifest.entries, upTo: limit)
         let slowest = consumers.slowest
         forgetHealed(finished)
         var damaged: SegmentRewrite.Input?
@@ -167,7 +167,11 @@ extension Log {
           free = finished.prefix { $0.end.lastLSN <= slowest?.lsn ?? .max && !known.contains($0.segmentID) }
           report = CompactionReport()
           do {
-            try compact(free, &report, prepare, survivors)
+            guard let last = free.last else { break }
+            let events = FinishedEvents(keeper: keeper, inputs: Array(free), lastLSN: last.end.lastLSN)
+            guard try prepare(events) else { break }
+            // Of half-empty segments two fit into one.
+            report = try rewrite(free, joiningUpTo: UInt64(options.segmentBytesMax) / 2, survivors: survivors)
             break
           } catch let error as LogError {
             // Without the segment that proved to be damaged, and what follows it.
@@ -192,88 +196,6 @@ extension Log {
       throw error
     }
     return report
-  }
-
-  /// Keeps an error that speaks of the bytes of one of the segments that were read.
-  ///
-  /// - Returns: whether it does.
-  func noteDamage(_ error: LogError, in inputs: some Sequence<SegmentRewrite.Input>) -> Bool {
-    let input = inputs.first { keeper.directory.segment($0.segmentID) == error.file }
-    return input.map { files.damage.add(error, in: $0.segmentID) } ?? false
-  }
-
-  /// Forgets damage that is not there any more: a read may fail once, and a file may be restored. Looks no further than
-  /// the first segment whose damage is still there.
-  private func forgetHealed(_ finished: some Sequence<SegmentRewrite.Input>) {
-    let known = files.damage.segmentIDs
-    for input in finished where known.contains(input.segmentID) {
-      do {
-        try SegmentRewrite.walk(keeper, input) { _ in }
-      } catch {
-        return
-      }
-      files.damage.forget(input.segmentID)
-    }
-  }
-
-  private func compact(
-    _ finished: ArraySlice<SegmentRewrite.Input>, _ report: inout CompactionReport,
-    _ prepare: (FinishedEvents) throws -> Bool, _ survivors: ([LogEvent]) throws -> [LogSurvivor]
-  ) throws {
-    guard let last = finished.last else { return }
-    var inputs = finished
-    let events = FinishedEvents(keeper: keeper, inputs: Array(inputs), lastLSN: last.end.lastLSN)
-    guard try prepare(events) else { return }
-    var outputs: [MadeSegment] = []
-    do {
-      while !inputs.isEmpty {
-        if let output = try rewrite(&inputs, asOf: last.end.lastLSN, &report, survivors) { outputs.append(output) }
-      }
-    } catch {
-      takeBack(outputs)
-      throw error
-    }
-    try replace(outputs)
-    // What did not survive must not be readable any more, also what an earlier attempt has left.
-    if let failure = keeper.removeDropped() {
-      throw LogError.system("compacted, but old segments of '\(path)' cannot be removed", failure)
-    }
-  }
-
-  /// Takes the first inputs, as many as fit into one output by what stays of them, and makes it; nil for one of which
-  /// everything is alive and which no other joins: it stays as it is.
-  ///
-  /// - Parameter limit: the event as of which it is judged what is alive.
-  private func rewrite(
-    _ inputs: inout ArraySlice<SegmentRewrite.Input>, asOf limit: UInt64, _ report: inout CompactionReport,
-    _ survivors: ([LogEvent]) throws -> [LogSurvivor]
-  ) throws -> MadeSegment? {
-    guard let first = inputs.first else { return nil }
-    var rewrite = try SegmentRewrite(keeper, from: first)
-    var isChanged = false
-    repeat {
-      let input = inputs.removeFirst()
-      try rewrite.read(input) { transaction in
-        let kept = try survivors(transaction)
-        if !isChanged { isChanged = kept != transaction.map(LogSurvivor.init) }
-        return kept
-      }
-      report.bytesBefore += UInt64(input.end.offset)
-      // The header's page is there once, however many become one.
-    } while !inputs.isEmpty && rewrite.contentBytes * 2 <= UInt64(options.segmentBytesMax)
-    report.segmentsRead += rewrite.inputs.count
-    report.eventsRead += rewrite.eventsRead
-    report.eventsKept += rewrite.events
-    guard isChanged || rewrite.inputs.count > 1 else {
-      report.bytesAfter += UInt64(first.end.offset)
-      report.segmentsKept += 1
-      return nil
-    }
-    if isChanged { rewrite.compacted(asOf: limit) }
-    let output = try make(&rewrite)
-    report.segmentsWritten += 1
-    report.bytesAfter += rewrite.bytesWritten
-    return output
   }
 }
 

@@ -1,10 +1,10 @@
 // Small segments become larger ones: every writer that appends leaves one, and each costs an open a read.
 //
 // Neighbours are merged when eight of about the same size have come together, so an event is copied once for every
-// factor of eight that its segment grows, and never again when that has the size of a segment. Nothing is left out.
+// factor of eight that its segment grows, and never again when that has the size of a segment. A merge is a compaction
+// that leaves nothing out (Log+Rewriting.swift).
 
 import StrandlineSystem
-import Synchronization
 
 extension Log {
   /// Merges small segments, if enough of them have come together. A segment that is known to be damaged stays as it is,
@@ -24,9 +24,15 @@ extension Log {
     try rewriting(.merging) { () throws(LogError) in
       try keeper.check()
       var damage: LogError?
-      while let run = mergeableRun() {
+      var compacted: Set<UInt64> = []
+      while let run = smallSegments(compacted) {
         do throws(LogError) {
-          try merge(run)
+          // Their headers say it, and the list does not. The next run is another one, because it ends with them.
+          let known = compacted.count
+          for input in run.dropLast() where try SegmentRewrite.isCompacted(keeper, input) {
+            compacted.insert(input.segmentID)
+          }
+          if compacted.count == known { try merge(run) }
         } catch {
           // The next run is another one, because it has none of the damaged segments.
           guard noteDamage(error, in: run) else { throw error }
@@ -38,20 +44,21 @@ extension Log {
     }
   }
 
+  private func smallSegments(_ compacted: Set<UInt64>) -> [SegmentRewrite.Input]? {
+    SegmentChoice.small(
+      keeper.manifest.entries, width: options.mergeWidth, bytesMax: UInt64(options.segmentBytesMax),
+      damaged: files.damage.segmentIDs, compacted: compacted)
+  }
+
   private func merge(_ run: [SegmentRewrite.Input]) throws(LogError) {
-    var rewrite = try SegmentRewrite(keeper, from: run[0])
     do {
-      for input in run { try rewrite.read(input) { $0.map(LogSurvivor.init) } }
+      let report = try rewrite(run, joiningUpTo: .max) { $0.map(LogSurvivor.init) }
+      upkeep.succeeded(.merging) { $0.segmentsMerged += report.segmentsRead }
     } catch let error as LogError {
       throw error
     } catch {
       preconditionFailure("taking over events throws nothing of its own")
     }
-    try replace([try make(&rewrite)])
-    if let failure = keeper.removeDropped() {
-      throw .system("merged, but old segments of '\(path)' cannot be removed", failure)
-    }
-    upkeep.succeeded(.merging) { $0.segmentsMerged += run.count }
   }
 
   /// Merges small segments while the log closes, the closing writer's own segment too: a writer that is open for a
@@ -71,89 +78,5 @@ extension Log {
         "'\(path)' is closed and what was acknowledged is safe, but merging its segments failed: \(error.message)"
       return error
     }
-  }
-
-  /// One rewriting at a time; a failure is kept for the report.
-  func rewriting<Result>(_ kind: UpkeepKind, _ work: () throws(LogError) -> Result) throws(LogError) -> Result {
-    try upkeep.rewriting.withLock { _ throws(LogError) -> Result in
-      do throws(LogError) {
-        return try work()
-      } catch {
-        upkeep.failed(kind, error, now: clock.monotonicNanoseconds())
-        throw error
-      }
-    }
-  }
-
-  /// Writes an output that no list names yet.
-  func make(_ rewrite: inout SegmentRewrite) throws(LogError) -> MadeSegment {
-    do throws(WriteFailure) {
-      return try rewrite.make()
-    } catch {
-      throw Self.failure("cannot rewrite segments of '\(path)'", keeper.named(error))
-    }
-  }
-
-  /// Puts outputs on the list in place of their inputs, all of them at once, and lets reads find the events there
-  /// before the inputs go. When this returns, the list is on the medium. If the new one is refused, the old one holds and
-  /// the outputs are taken back; if that is not known, both sets of files stay, and the next open sees which counts.
-  func replace(_ outputs: [MadeSegment]) throws(LogError) {
-    guard !outputs.isEmpty else { return }
-    let replaced = outputs.flatMap(\.replaced)
-    do throws(WriteFailure) {
-      try keeper.commit(
-        dropping: replaced,
-        { manifest in for output in outputs { manifest.replace(output.replaced, with: output.entry) } },
-        listed: {
-          queue.withLock { state in
-            for output in outputs { state.replace(Set(output.replaced), with: output.table) }
-          }
-          files.drop(Set(replaced))
-        })
-    } catch {
-      switch error {
-      case .refused, .replaced: takeBack(outputs)
-      case .unknown: break
-      }
-      throw Self.failure("cannot rewrite segments of '\(path)'", error)
-    }
-  }
-
-  /// Takes outputs back that no list names.
-  func takeBack(_ outputs: [MadeSegment]) {
-    for output in outputs { keeper.drop(output.entry.segmentID) }
-    // What cannot be removed now is removed by the next rewriting, or by the next writer.
-    keeper.removeDropped()
-  }
-
-  /// Neighbours of one size class or smaller ones, eight at least, that fit into a segment together.
-  private func mergeableRun() -> [SegmentRewrite.Input]? {
-    let entries = keeper.manifest.entries
-    let damaged = files.damage.segmentIDs
-    for level in 0..<8 {
-      let limit = (UInt64(LogFormat.headerPageBytes) * 2) << UInt64(3 * level)
-      guard limit < UInt64(options.segmentBytesMax) else { return nil }
-      var run: [SegmentRewrite.Input] = []
-      var bytes: UInt64 = 0
-      for entry in entries {
-        let end = UInt64(entry.end?.offset ?? 0)
-        // The header's page is there once, however many become one.
-        let content = end - min(end, UInt64(LogFormat.headerPageBytes))
-        // One that is damaged, or whose end is not on the list, stands between its neighbours all the same.
-        let isSmall = end != 0 && end <= limit && !damaged.contains(entry.segmentID)
-        let fits = isSmall && bytes + content <= UInt64(options.segmentBytesMax)
-        if !fits {
-          if run.count >= options.mergeWidth { return run }
-          run = []
-          bytes = 0
-        }
-        if isSmall, let input = SegmentRewrite.Input(entry) {
-          run.append(input)
-          bytes += content
-        }
-      }
-      if run.count >= options.mergeWidth { return run }
-    }
-    return nil
   }
 }

@@ -67,6 +67,11 @@ struct SegmentRewrite {
   /// Something was left out, or put into other events, by the state as of `lsn`.
   mutating func compacted(asOf lsn: UInt64) { output.header.compactedLSN = max(output.header.compactedLSN, lsn) }
 
+  /// Whether its header says that a compaction has left out events of it, or put them into others.
+  static func isCompacted(_ keeper: DirectoryKeeper, _ input: Input) throws(LogError) -> Bool {
+    try summary(keeper, input).header.compactedLSN != 0
+  }
+
   private static func summary(_ keeper: DirectoryKeeper, _ input: Input) throws(LogError) -> SegmentSummary {
     let path = keeper.directory.segment(input.segmentID)
     let facts = try SegmentFacts.read(keeper.directory.folder, input.segmentID)
@@ -153,16 +158,4 @@ struct MadeSegment {
   let replaced: [UInt64]
   let entry: ManifestEntry
   let table: SegmentTable
-}
-
-extension Manifest {
-  /// The oldest segments, as far as each has an end.
-  var finished: ArraySlice<SegmentRewrite.Input> {
-    var inputs: [SegmentRewrite.Input] = []
-    for entry in entries {
-      guard let input = SegmentRewrite.Input(entry) else { break }
-      inputs.append(input)
-    }
-    return inputs[...]
-  }
 }
