@@ -176,6 +176,26 @@ struct `On a locked device` {
     #expect(thrown { _ = try phone.open(seed: 2) }?.code == .damaged)
   }
 
+  @Test func `a call that was not made because a store was replaced says that, locked or not`() throws {
+    for isLocked in [false, true] {
+      let faults = FaultInjector(SimulatedDisk())
+      let disk = ProtectedFileSystem(faults) { !isLocked }
+      func cause(_ error: SystemError) -> SystemError.Cause? {
+        faults.plan(DiskFault([.makeDirectory], error: error))
+        defer { faults.clear() }
+        do throws(SystemError) { try disk.makeDirectory("/a") } catch { return error.cause }
+        return nil
+      }
+      #expect(cause(.replaced("", "")) == .replacement)
+      #expect(cause(.stale("", "")) == nil)
+      #expect(cause(.forbidden("", "")) == (isLocked ? .deviceLocked : nil))
+    }
+    func code(_ error: SystemError) -> StrandlineError.Code? {
+      (StrandlineError.translating(error, "reading") as? StrandlineError)?.code
+    }
+    #expect(code(.replaced("open", "/a")) == .storeReplaced && code(.stale("open", "/a")) == .io)
+  }
+
   @Test func `a real file system is asked in the same way`() throws {
     let folder = try TemporaryFolder()
     let asked = Asked()

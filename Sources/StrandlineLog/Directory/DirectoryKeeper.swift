@@ -95,7 +95,7 @@ final class DirectoryKeeper: Sendable {
         change(&next)
         return next
       }
-      do throws(LogError) { try check() } catch { throw .replaced(error) }
+      // The first file that is made for it looks whether the store is still the one at its path.
       do throws(WriteFailure) {
         try changed(before.manifest).replace(in: directory.folder)
       } catch {
@@ -122,7 +122,6 @@ final class DirectoryKeeper: Sendable {
   func removeDropped() -> SystemError? {
     let segmentIDs = state.withLock { $0.dropped }
     guard !segmentIDs.isEmpty else { return nil }
-    guard hold.replacement == nil else { return nil }
     do {
       for id in segmentIDs.sorted() {
         do {

@@ -248,30 +248,31 @@ final class StoreHold: Sendable {
     case unlocked
 
     func error(_ path: String) -> LogError {
+      let untouched = "; nothing was written to what is there now"
       let words =
         switch self {
         case .removed:
           "the store at '\(path)' was removed while it was open for writing: what was acknowledged is lost with it, but "
-            + "for what a backup or a server has"
+            + "for what a backup or a server has\(untouched)"
         case .anotherInPlaceOfRemoved:
           "the store at '\(path)' was removed while it was open for writing, and other files are there now: what was "
-            + "acknowledged is lost with it, but for what they, a backup or a server have"
+            + "acknowledged is lost with it, but for what they, a backup or a server have\(untouched)"
         case .moved:
           "the store was moved away from '\(path)' while it was open for writing: what was acknowledged is whole where it "
-            + "is now, and is lost if it was removed since"
+            + "is now, and is lost if it was removed since\(untouched)"
         case .anotherInPlaceOfMoved:
           "the store was moved away from '\(path)' while it was open for writing, and another one is there now: what was "
-            + "acknowledged is whole where it was moved to, and is not in the one at this path"
+            + "acknowledged is whole where it was moved to, and is not in the one at this path\(untouched)"
         case .overwritten:
           "another copy was put over the files of the store at '\(path)' while it was open for writing: what was "
-            + "acknowledged since that copy was made may be lost"
+            + "acknowledged since that copy was made may be lost; a write that was under way may have gone into the copy, and "
+            + "everything later was not written"
         case .unlocked:
           "the LOCK of the store at '\(path)' was removed or replaced while it was open for writing, so that another "
-            + "process may write it now; nothing else is missing"
+            + "process may write it now; nothing else is missing\(untouched)"
         }
       return LogError(
-        .replaced, "\(words); nothing was written to what is there now; close this store, and open what is there",
-        file: path, underlying: .stale("open", path))
+        .replaced, "\(words); close this store, and open what is there", file: path, underlying: .stale("open", path))
     }
   }
 }

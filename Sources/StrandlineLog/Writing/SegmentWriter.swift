@@ -67,7 +67,6 @@ struct SegmentWriter: Sendable {
 
   /// Makes a segment: file, name and list are on the medium before a group goes in.
   private func make() throws(WriteFailure) -> LiveSegment {
-    do throws(LogError) { try keeper.check() } catch { throw .replaced(error) }
     let creation = SegmentCreation(folder: directory.folder)
     let manifest = keeper.manifest
     let header = SegmentHeader.new(

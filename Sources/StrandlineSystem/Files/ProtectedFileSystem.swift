@@ -61,7 +61,7 @@ private struct ProtectionRule: Sendable {
       return try call()
     } catch {
       var error = error
-      error.isDeviceLocked = isLocked(error)
+      if isLocked(error) { error.cause = .deviceLocked }
       throw error
     }
   }

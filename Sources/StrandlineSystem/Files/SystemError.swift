@@ -16,16 +16,23 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
   package var subject: String
   /// The errno.
   package var errno: Int32
-  /// The call was refused because the device is locked; it succeeds when the device is unlocked (ProtectedFileSystem).
-  package var isDeviceLocked = false
-  /// The call was not made, because other files are where those of an open store were.
-  package var isReplacement = false
+  /// Why the call failed, where that is known better than the errno says it.
+  package enum Cause: Hashable, Sendable {
+    /// The device is locked, and the call succeeds when it is unlocked (ProtectedFileSystem).
+    case deviceLocked
+    /// The call was not made, because other files are where those of an open store were.
+    case replacement
+  }
+  package var cause: Cause?
 
   package init(call: String, subject: String, errno: Int32) {
     self.call = call
     self.subject = subject
     self.errno = errno
   }
+
+  package var isDeviceLocked: Bool { cause == .deviceLocked }
+  package var isReplacement: Bool { cause == .replacement }
 
   package var description: String {
     "\(call) '\(subject)': \(Self.words(for: errno)) (errno \(errno)\(isDeviceLocked ? ", the device is locked" : ""))"
@@ -111,7 +118,7 @@ extension SystemError {
   /// The same, before a call that would change them.
   package static func replaced(_ call: String, _ subject: String) -> SystemError {
     var error = stale(call, subject)
-    error.isReplacement = true
+    error.cause = .replacement
     return error
   }
   package static func closed(_ call: String, _ subject: String) -> SystemError {
