@@ -51,7 +51,8 @@ package enum FolderFate: String, CaseIterable, Sendable {
   /// Whether its files have no name any more.
   package var isRemoved: Bool { self == .removed || self == .removedAndReplaced || self == .emptiedAndFilled }
 
-  /// Whether no writer can notice it if it comes right before a call of this kind: the writer has looked already.
+  /// Whether no writer can notice it if it comes right before a call of this kind: the writer has looked already. The meter notes
+  /// only calls of which that is so.
   package func isBlind(before call: MeteredCall?) -> Bool {
     switch call {
     case .intoNamedFile: isInPlace
@@ -232,20 +233,27 @@ package enum MeteredCall: Sendable {
   case intoNamedFile, ofName
 }
 
-/// Notes which calls of a writer may change what other files are put in the place of its own.
+/// Notes which calls of a writer may change what other files are put in the place of its own. The writer has read CONTROL before such
+/// a call, and has not synced, renamed or removed a file or written into CONTROL since: one that has not could have noticed.
 package final class CallMeter: ForwardingFileSystem {
   package let disk: SimulatedDisk
   private let noted = Mutex<[Int: MeteredCall]>([:])
   private let unnamed = Mutex<[String: MeteredFile]>([:])
+  private let hasCompared = Atomic(false)
   package var base: any FileSystem { disk }
   package init(_ disk: SimulatedDisk) { self.disk = disk }
 
   package var calls: [Int: MeteredCall] { noted.withLock { $0 } }
 
-  fileprivate func note(_ call: MeteredCall) { noted.withLock { $0[disk.callCount + 1] = call } }
+  fileprivate func note(_ call: MeteredCall) {
+    if hasCompared.load(ordering: .relaxed) { noted.withLock { $0[disk.callCount + 1] = call } }
+  }
+
+  fileprivate func compared() { hasCompared.store(true, ordering: .relaxed) }
+  fileprivate func mustCompare() { hasCompared.store(false, ordering: .relaxed) }
 
   package func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {
-    let file = MeteredFile(self, try folder.open(name, mode))
+    let file = MeteredFile(self, try folder.open(name, mode), isControl: name == LogFormat.controlName)
     if name.hasSuffix(LogFormat.temporarySuffix) {
       unnamed.withLock { $0[name] = file }
     } else {
@@ -256,12 +264,14 @@ package final class CallMeter: ForwardingFileSystem {
 
   package func rename(_ name: String, to newName: String, in folder: any Folder) throws(SystemError) {
     note(.ofName)
+    mustCompare()
     try folder.rename(name, to: newName)
     unnamed.withLock { $0.removeValue(forKey: name) }?.getName()
   }
 
   package func unlink(_ name: String, in folder: any Folder) throws(SystemError) {
     if !name.hasSuffix(LogFormat.temporarySuffix) { note(.ofName) }
+    mustCompare()
     try folder.unlink(name)
   }
 }
@@ -269,10 +279,12 @@ package final class CallMeter: ForwardingFileSystem {
 private final class MeteredFile: ForwardingFile {
   let meter: CallMeter
   let base: any File
+  private let isControl: Bool
   private let hasName = Atomic(false)
-  init(_ meter: CallMeter, _ base: any File) {
+  init(_ meter: CallMeter, _ base: any File, isControl: Bool) {
     self.meter = meter
     self.base = base
+    self.isControl = isControl
   }
 
   func getName() { hasName.store(true, ordering: .relaxed) }
@@ -281,8 +293,13 @@ private final class MeteredFile: ForwardingFile {
     if hasName.load(ordering: .relaxed) { meter.note(.intoNamedFile) }
   }
 
+  func read(at offset: UInt64, count: Int) throws(SystemError) -> [UInt8] {
+    if isControl { meter.compared() }
+    return try base.read(at: offset, count: count)
+  }
   func write(_ bytes: [UInt8], _ range: Range<Int>, at offset: UInt64) throws(SystemError) {
     note()
+    if isControl { meter.mustCompare() }
     try base.write(bytes, range, at: offset)
   }
   func preallocate(at offset: UInt64, length: UInt64) throws(SystemError) {
@@ -292,5 +309,9 @@ private final class MeteredFile: ForwardingFile {
   func truncate(to size: UInt64) throws(SystemError) {
     note()
     try base.truncate(to: size)
+  }
+  func sync(_ strength: SyncStrength) throws(SystemError) {
+    meter.mustCompare()
+    try base.sync(strength)
   }
 }
