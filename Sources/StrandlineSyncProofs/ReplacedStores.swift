@@ -325,8 +325,19 @@ package struct ReplacedStores {
     if let error {
       let code = (error as? StrandlineError)?.code
       // Files that have other bytes now may be read as anything.
-      let isSaid = code == .storeReplaced || (fate.isInFolder && code != nil)
+      let isSaid = code == .storeReplaced || (fate.isInPlace && code != nil)
       try demand(!fate.goesOn && isSaid, "a reader threw \(error)")
+    } else {
+      try demand(fate.goesOn || fate.isInPlace, "a reader did not say that its store was replaced")
+    }
+    if fate == .emptiedAndFilled {
+      // Its files have no name any more: a read of them may fail, and never finds the other store's records.
+      do {
+        let now = try Self.records(reader)
+        try demand(now == shown, "a reader shows \(now) in a folder that was emptied and filled")
+      } catch let error as StrandlineError {
+        try demand([.damaged, .io, .storeReplaced].contains(error.code), "a reader's records threw \(error)")
+      }
     }
     if !fate.isInFolder {
       let now = try Self.records(reader)

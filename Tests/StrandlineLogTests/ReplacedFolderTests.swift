@@ -94,6 +94,25 @@ import Testing
     try other.close()
   }
 
+  /// Another store's files are in the folder that the reader has open.
+  @Test(arguments: [1, 3, 60]) func `is told to a reader though the folder is the same`(events: Int) throws {
+    let made = SimulatedDisk()
+    let other = try openLog(made, seed: 8)
+    for number in 0..<events { try other.write(body(100 + number, count: 300)) }
+    try other.close()
+    let disk = SimulatedDisk()
+    let log = try openLog(disk, options: publishing)
+    for number in 0..<3 { try log.write(body(number)) }
+    let reader = try LogReader.open(at: storePath, environment: .simulated(disk, seed: 9))
+    try reader.poll { _ in }
+    try disk.folder(storePath).removeContents()
+    FolderFate.put(made.files(in: storePath), over: storePath, disk)
+    var seen = 0
+    for _ in 0..<2 { #expect(logError { try reader.poll { _ in seen += 1 } }?.code == .replaced) }
+    #expect(seen == 0 && reader.lastLSN == 3)
+    #expect(logError { try log.close() }?.code == .replaced)
+  }
+
   @Test func `never says of what is being written that it was not written`() throws {
     let disk = SimulatedDisk()
     let slow = DiskWithSlowSync(disk)

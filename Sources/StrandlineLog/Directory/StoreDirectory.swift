@@ -191,7 +191,12 @@ struct StoreDirectory: Sendable {
       // A look that fails says nothing about the folder; what cannot be read is said by the reading.
       return
     }
-    throw LogError(
+    throw replacedForReading
+  }
+
+  /// What a reader says that finds another store, or none.
+  var replacedForReading: LogError {
+    LogError(
       .replaced,
       "the store that was opened for reading does not lie at '\(place.path)' any more: it was moved, removed or replaced; "
         + "what was read of it is still shown; close it, and open what is there", file: place.path,

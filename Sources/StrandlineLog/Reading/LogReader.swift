@@ -57,7 +57,8 @@ package final class LogReader: Sendable, EventAddresses {
     self.directory = directory
     self.environment = environment
     files = SegmentFiles(directory.folder, indexBytesMax: LogOptions().indexBytesMax)
-    cursor = Mutex(ReaderCursor(directory: directory, environment: environment, role: role, known: known))
+    cursor = Mutex(
+      ReaderCursor(directory: directory, environment: environment, role: role, storeUUID: storeUUID, known: known))
     served.withLock { $0.lastLSN = lastLSN }
   }
 
@@ -161,7 +162,8 @@ package final class LogReader: Sendable, EventAddresses {
   /// If `visit` throws, the transaction counts as not handed out and comes again with the next call. `read` may be
   /// called from within, unless segments are merged meanwhile; `poll` may not.
   ///
-  /// - Throws: `LogError`, or what `visit` throws; `.replaced` if another folder, or none, is at the path by now.
+  /// - Throws: `LogError`, or what `visit` throws; `.replaced` if another folder, or none, is at the path by now, or
+  ///   another store's files are in this one.
   /// - Complexity: O(segments) names and sizes, O(new bytes), and the unwritten rest of the last segment when no writer holds the store.
   package func poll(_ visit: (LogEvent) throws -> Void) throws {
     try directory.checkForReading()

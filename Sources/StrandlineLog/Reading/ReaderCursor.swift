@@ -12,6 +12,7 @@ struct ReaderCursor {
   let directory: StoreDirectory
   let environment: SystemEnvironment
   let role: LogRole
+  let storeUUID: [UInt8]
   /// What was read of segments, by their IDs.
   private var known = KnownSegments()
   /// The segment that is being read.
@@ -28,10 +29,13 @@ struct ReaderCursor {
   /// Counted over the segments before the current one.
   private var finished = RecoveryReport()
 
-  init(directory: StoreDirectory, environment: SystemEnvironment, role: LogRole, known end: LogEnd?) {
+  init(
+    directory: StoreDirectory, environment: SystemEnvironment, role: LogRole, storeUUID: [UInt8], known end: LogEnd?
+  ) {
     self.directory = directory
     self.environment = environment
     self.role = role
+    self.storeUUID = storeUUID
     match = end.map { EndMatch($0) }
   }
 
@@ -102,7 +106,7 @@ struct ReaderCursor {
     let last = served.withLock { $0.lastLSN }
     // From the current segment on all are read: one may end before what was handed out of it, and the next has copies.
     let limit = min(last, current.map { $0.firstLSN - 1 } ?? last) + 1
-    let list = try LogReader.list(directory, role: role, known: known) { _ in limit }
+    let list = try list(believing: limit)
     known = list.known
     match?.look(at: list)
     if let current, let index = list.segments.firstIndex(where: { $0.segmentID == current.segmentID }) {
@@ -114,6 +118,23 @@ struct ReaderCursor {
     begin(list, index, served)
     isResumed = last > 0
     return (list, index)
+  }
+
+  /// The segments of this store. The files of another one may be in the same folder by now, and nothing of them is handed out.
+  ///
+  /// - Throws: `.replaced` if they are there.
+  private func list(believing limit: UInt64) throws(LogError) -> SegmentList {
+    let list: SegmentList
+    do throws(LogError) {
+      list = try LogReader.list(directory, role: role, known: known) { _ in limit }
+    } catch let failure {
+      // Files of two stores do not fit together either.
+      let found: [UInt8]
+      do throws(LogError) { found = try Manifest.read(directory).storeUUID } catch { throw failure }
+      throw found == storeUUID ? failure : directory.replacedForReading
+    }
+    guard list.manifest.storeUUID == storeUUID else { throw directory.replacedForReading }
+    return list
   }
 
   /// Finds the places of what was handed out anew, after segments were replaced. Nothing is handed out.
