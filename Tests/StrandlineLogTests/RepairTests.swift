@@ -3,10 +3,12 @@
 // known from when it was whole; then one damage at a time, so that what must be left is known without asking the code.
 
 import StrandlineLog
+import StrandlineLogProofs
 import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import StrandlineTestSupport
+import Synchronization
 import Testing
 
 private let newPath = "/new"
@@ -335,6 +337,36 @@ private func repair(
     }
     #expect(born > 0)
     #expect(try counting.kind(of: newPath) == .directory)
+  }
+
+  /// The damaged store is held by its folder, wherever that is.
+  @Test func `whose old folder is moved and replaced at any call reads what it held, and writes into neither`() throws {
+    let (disk, bodies) = try damagedStore()
+    let other = try openLog(disk, seed: 31, path: "/other")
+    try other.write(body(5))
+    try other.close()
+    let (old, others) = (disk.files(in: storePath), disk.files(in: "/other"))
+    let counting = disk.clone()
+    let first = counting.callCount + 1
+    try write(counting)
+    let last = counting.callCount
+    #expect(last - first > 10)
+    for call in first...last {
+      let image = disk.clone()
+      let failure = Mutex<(any Error)?>(nil)
+      image.interrupt(beforeCall: call) {
+        do {
+          try image.renameFolder(storePath, to: "/moved")
+          try image.renameFolder("/other", to: storePath)
+        } catch { failure.withLock { $0 = error } }
+      }
+      try write(image)
+      #expect(failure.withLock { $0 } == nil, "call \(call)")
+      #expect(image.files(in: "/moved") == old && image.files(in: storePath) == others, "call \(call)")
+      var found: [[UInt8]] = []
+      try openLog(image, path: newPath, createIfAbsent: false) { found.append($0.body) }.close()
+      #expect(found == bodies, "call \(call)")
+    }
   }
 
   @Test func `on a disk that is full, or fails any call, leaves nothing but the old`() throws {
