@@ -167,6 +167,26 @@ extension Device {
     try await expectAgreement(d[0], d[1], copy)
   }
 
+  /// The original has merged the increment again and again before the copy's version comes. It looks through 64 merges of a record.
+  @Test(arguments: [(merges: 60, count: Int64(6)), (merges: 70, count: Int64(7))])
+  func `are one where a copy has sent what was merged at most 64 times since`(merges: Int, count: Int64) async throws {
+    let (fleet, d) = try await devices(2, holding: ["count": 5])
+    try await d[0].add(1)
+    let image = d[0].disk.clone()
+    for number in 1...merges {
+      for clock in [d[0].clock, d[1].clock, fleet.serverClock] { clock.advance(milliseconds: 600_000) }
+      try await d[1].put("n", ["count": .int64(number == merges ? 5 : Int64(number) * 100)])
+      try await d[1].exchange()
+      _ = try await d[0].sync(.pullOnly, waitMillisecondsMax: 0)
+    }
+    let copy = fleet.device("copy")
+    copy.restore(from: image)
+    try await copy.open(on: fleet, rules)
+    try await exchange(copy, d[0], d[1], copy)
+    for device in [d[0], d[1], copy] { #expect(try await device.value("n", "count") == .int64(count)) }
+    try await expectAgreement(d[0], d[1], copy)
+  }
+
   /// Compaction has taken the increment that the copy has sent, and with it what both sides went on from.
   @Test func `are not counted twice where compaction has taken what both went on from`() async throws {
     let (fleet, d) = try await devices(2, holding: ["count": 5])
