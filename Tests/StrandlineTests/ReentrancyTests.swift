@@ -53,6 +53,15 @@ private struct Call: Sendable {
     Call("pendingChanges") { _ = try $0.pendingChanges() },
     Call("observe") { _ = ($0.observe(id), $0.observe(RecordQuery("Probe")), $0.observeStatus(), $0.refreshes()) },
     Call("observeChanges") { _ = $0.observeChanges(since: .start) },
+    Call("sync.status") { store in
+      let sync = try store.sync
+      _ = (sync.status, sync.statuses, sync.isConstrained, sync.lastReport, sync.lastError, "\(sync)")
+    },
+    Call("sync.wake") { store in
+      try store.sync.wake(.push)
+      let sync = try store.sync
+      sync.isConstrained = true
+    },
     Call("openReadOnly") { store in
       try RecordStore.openReadOnly(at: store.path, environment: StoreEnvironment(store.environment)).closeBlocking()
     },
@@ -79,13 +88,20 @@ private struct Place: Sendable {
   let name: String
   /// The call that holds the writer's lock; nil if none does.
   var holder: String?
-  let enter: @Sendable (RecordStore, @escaping @Sendable () -> Void) async throws -> Void
+  let enter: @Sendable (Opened, @escaping @Sendable () -> Void) async throws -> Void
 
   init(
     _ name: String, under holder: String? = nil,
     _ enter: @escaping @Sendable (RecordStore, @escaping @Sendable () -> Void) async throws -> Void
   ) {
-    (self.name, self.holder, self.enter) = (name, holder, enter)
+    (self.name, self.holder) = (name, holder)
+    self.enter = { opened, call in try await enter(opened.store, call) }
+  }
+
+  /// The resolver of the opened store.
+  private init(resolver name: String) {
+    self.name = name
+    enter = { opened, call in try await opened.resolve(call) }
   }
 
   static let all: [Place] = [
@@ -127,6 +143,7 @@ private struct Place: Sendable {
     Place("progress of migrateAll") { store, call in
       try await store.migrateAll(Probe.self) { _ in call() }
     },
+    Place(resolver: "resolver"),
     Place("read") { store, call in try store.read { _ in call() } },
     Place("forEachRecord") { store, call in try store.forEachRecord { _ in call() } },
     Place("progress of backup") { store, call in
@@ -142,10 +159,44 @@ private struct Place: Sendable {
   ]
 }
 
-private func open() async throws -> RecordStore {
-  let store = try await RecordStore.open(at: "/store", environment: .simulated(disk: SimulatedDisk(), seed: 1))
-  try await store.write { try $0.save(Probe(id: "n", title: "outer")) }
-  return store
+/// A store that syncs with that of another device, and what is done when its resolver is called.
+private final class Opened: Sendable {
+  let store: RecordStore
+  private let own: Device
+  private let other: Device
+  private let resolving: Resolving
+
+  private final class Resolving: Sendable {
+    let call = Mutex<(@Sendable () -> Void)?>(nil)
+  }
+
+  init() async throws {
+    let fleet = try Fleet()
+    let resolving = Resolving()
+    var rules = ConflictRules()
+    rules["Probe"].record = .resolver { conflict in
+      resolving.call.withLock { $0 }?()
+      return conflict.server
+    }
+    (own, other, self.resolving) = (fleet.device("own"), fleet.device("other"), resolving)
+    store = try await own.open(conflicts: rules)
+    try await store.write { try $0.save(Probe(id: "n", title: "outer")) }
+  }
+
+  /// Both devices change the record, and the resolver decides.
+  func resolve(_ call: @escaping @Sendable () -> Void) async throws {
+    try await exchange(own, other)
+    resolving.call.withLock { $0 = call }
+    try await other.open().update(Probe.self, "n") { $0.title = "other" }
+    try await other.exchange()
+    try await store.update(Probe.self, "n") { $0.title = "own" }
+    _ = try await own.sync(waitMillisecondsMax: 0)
+  }
+
+  func close() async throws {
+    resolving.call.withLock { $0 = nil }
+    try await store.close()
+  }
 }
 
 /// What the first of some calls threw.
@@ -171,10 +222,11 @@ struct ReentrancyTests {
   {
     let place = Place.all[place]
     for call in Call.all {
-      let store = try await open()
+      let opened = try await Opened()
+      let store = opened.store
       let outcome = Outcome()
       // What comes of the outer call is not asked: its store may have been closed meanwhile.
-      _ = try? await place.enter(store) { outcome.make { try call.make(store) } }
+      _ = try? await place.enter(opened) { outcome.make { try call.make(store) } }
       #expect(outcome.isMade, "\(place.name), \(call.name)")
       if let holder = place.holder, call.waits {
         let error = outcome.error as? StrandlineError
@@ -188,7 +240,7 @@ struct ReentrancyTests {
       } else {
         #expect(outcome.error == nil, "\(place.name), \(call.name): \(outcome.error.map { "\($0)" } ?? "")")
       }
-      _ = try? await store.close()
+      _ = try? await opened.close()
     }
   }
 
@@ -208,7 +260,8 @@ struct ReentrancyTests {
       { try await $0.close() },
     ]
     for (number, call) in calls.enumerated() {
-      let store = try await open()
+      let opened = try await Opened()
+      let store = opened.store
       let failure = Mutex<(any Error)?>(nil)
       let isMade = Mutex(false)
       let once: @Sendable () async -> Void = {
@@ -223,7 +276,7 @@ struct ReentrancyTests {
       // The last one closes the store, of which the projection hears.
       _ = try? await store.bringUpToDate(Applying(body: once))
       #expect(isMade.withLock { $0 } && failure.withLock { $0 } == nil, "call \(number)")
-      _ = try? await store.close()
+      _ = try? await opened.close()
     }
   }
 
