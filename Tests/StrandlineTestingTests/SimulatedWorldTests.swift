@@ -159,6 +159,10 @@ struct `Simulated worlds` {
     FamousWorld(
       "a zone is deleted while a resync goes on that a power cut has interrupted", seed: 200_591, devices: 5,
       steps: [3, 121, 129, 22, 156, 38, 39, 40, 41, 53, 54, 70, 75], with: .later.union(.alone)),
+    FamousWorld(
+      "an old answer has the pages of two zones, and a power cut has kept the token of one", seed: 3_001_386,
+      devices: 4, steps: [142, 30, 164, 39, 46, 68, 69, 73, 74, 81, 82, 86, 88, 89, 101, 102, 103, 106],
+      with: .later.union(.alone)),
   ]
 
   @Test(arguments: famous) func `keep their promises where they once did not`(_ world: FamousWorld) async {

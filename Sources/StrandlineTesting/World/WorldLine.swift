@@ -21,7 +21,7 @@ final class WorldLine: Transport {
     var offlineUntil: UInt64 = 0
     /// Before this no request may come: the server has said so.
     var politeFrom: UInt64 = 0
-    /// The answers about changes of zones, the newest last.
+    /// The pages of changes of zones, the newest last.
     var pages: [OldPage] = []
     var tally = WorldTally()
     var broken: [WorldBroken] = []
@@ -113,7 +113,7 @@ final class WorldLine: Transport {
       time.advance(milliseconds: milliseconds)
       return answered(try await server.send(request), way.number)
     case .oldAnswer(let back, let form)?:
-      guard let old = page(before: back, of: request, form) else { fallthrough }
+      guard let old = try answer(before: back, to: request, form) else { fallthrough }
       return answered(old, way.number)
     case nil: return answered(try await keeping(request), way.number)
     }
@@ -123,79 +123,95 @@ final class WorldLine: Transport {
 
   private func keeping(_ request: HTTPRequest) async throws -> HTTPResponse {
     var response = try await server.send(request)
-    if response.status == 200, OldPage.isKept(request) { omit(from: &response, of: request) }
-    if response.status == 200, OldPage.isKept(request) {
-      state.withLock { $0.pages.append(OldPage(request: request.body, response: response)) }
+    guard response.status == 200 else { return response }
+    let queries = try Self.queries(request)
+    for query in queries { try omit(from: &response, of: query) }
+    state.withLock { state in
+      for query in queries { state.pages.append(OldPage(query: query, response: response)) }
     }
     return response
   }
 
-  /// An answer of before, and the request. Few of them are asked for again, so what the request says is read then.
+  /// What a request asks of changes of zones; nothing if it asks for something else.
+  private static func queries(_ request: HTTPRequest) throws -> [ZoneChangesRequest.Zone] {
+    guard request.path.hasSuffix("/changes/zone") else { return [] }
+    return try WireJSON.decode(ZoneChangesRequest.self, request.body).zones
+  }
+
+  /// What was asked of a zone, and the answer of before, which may have pages of other zones too. Few of them are shown again, so
+  /// an answer is read then.
   private struct OldPage {
-    var request: [UInt8]
+    var query: ZoneChangesRequest.Zone
     var response: HTTPResponse
 
-    static func isKept(_ request: HTTPRequest) -> Bool { request.path.hasSuffix("/changes/zone") }
-
-    /// The zone whose changes were asked for.
-    var zone: ZoneID? { WorldLine.zone(in: request) }
-    /// The token with which they were asked for.
-    var since: String? { WorldLine.token(in: request) }
-    /// Whether records without fields were asked for.
-    var lists: Bool { WorldLine.lists(request) }
-  }
-
-  /// The zone that the body of a request for changes names.
-  private static func zone(in body: [UInt8]) -> ZoneID? {
-    return WorldNames.each.flatMap(\.zones).first { zone in
-      let name = Array("\"\(zone.name)\"".utf8)
-      return body.indices.contains { body[$0...].starts(with: name) }
+    var zone: ZoneID { query.zoneID.zone(in: .private) }
+    /// Whether another question is about the same zone, and asks for the fields of records just as this one did.
+    func answers(_ other: ZoneChangesRequest.Zone) -> Bool {
+      zone == other.zoneID.zone(in: .private) && (query.desiredKeys == nil) == (other.desiredKeys == nil)
     }
-  }
-
-  /// Whether a request asks for records without fields.
-  private static func lists(_ body: [UInt8]) -> Bool {
-    String(decoding: body, as: UTF8.self).contains("\"desiredKeys\"")
   }
 
   /// A zone was made again. What a lagging node would still show of the one before, with a token of that one, no device could tell
   /// from the truth.
   func forgetPages(of zone: ZoneID) { state.withLock { $0.pages.removeAll { $0.zone == zone } } }
 
-  /// An old answer as the answer to a request. Nil if there is none of the same life of the zone, and if it was asked for with a
-  /// newer token, by a device that has lost it since: no server, however far behind, leaves out what came between the two. Nor
-  /// does it leave out the fields of records of which they were asked for.
-  private func page(before back: Int, of request: HTTPRequest, _ form: WorldOldAnswer) -> HTTPResponse? {
-    guard OldPage.isKept(request), let zone = Self.zone(in: request.body), let asked = Self.token(in: request.body)
-    else { return nil }
-    return state.withLock { state in
-      let lists = Self.lists(request.body)
-      let pages = state.pages.filter { $0.zone == zone && $0.lists == lists }
-      guard pages.count >= back else { return nil }
-      let old = pages[pages.count - back]
-      var page = old.response
-      guard let token = Self.token(in: page.body), let place = cloud.place(ofToken: asked),
-        cloud.place(ofToken: token)?.life == place.life,
-        old.since.flatMap({ cloud.place(ofToken: $0)?.lsn }) ?? 0 <= place.lsn
-      else { return nil }
-      var text = String(decoding: page.body, as: UTF8.self)
-      if form != .rewound { text = text.replacing(token, with: asked) }
-      page.body = Self.reduced(
-        Array(text.replacing("\"moreComing\":false", with: "\"moreComing\":true").utf8), form)
-      // A server that lags says what it knows, and the right time.
-      page.headers["Date"] = HTTPDate.text(time.milliseconds)
-      state.tally[.oldAnswer] += 1
-      return page
+  /// An old answer as the answer to a request: of each zone an old page, and nothing of a zone that has none. Nil if no zone has
+  /// one.
+  private func answer(before back: Int, to request: HTTPRequest, _ form: WorldOldAnswer) throws -> HTTPResponse? {
+    let pages = state.withLock { $0.pages }
+    var answer: HTTPResponse?
+    var zones: [ZoneChangesReply.Zone] = []
+    for query in try Self.queries(request) {
+      let own = pages.filter { $0.answers(query) }
+      guard own.count >= back else { continue }
+      let old = own[own.count - back]
+      guard let page = try page(old, as: query, form) else { continue }
+      zones.append(page)
+      answer = old.response
     }
+    answer?.body = WireJSON.encode(ZoneChangesReply(zones: zones))
+    // A server that lags says what it knows, and the right time.
+    answer?.headers["Date"] = HTTPDate.text(time.milliseconds)
+    if answer != nil { state.withLock { $0.tally[.oldAnswer] += 1 } }
+    return answer
+  }
+
+  /// An old page of a zone as the answer to a question about it. Nil if it is none of the same life of the zone, and if it was
+  /// asked for with a newer token, by a device that has lost it since: no server, however far behind, leaves out what came between
+  /// the two.
+  ///
+  /// Each page of an answer is held against its own question: a power cut may keep the token that one page of an answer brought,
+  /// and lose that of another.
+  private func page(
+    _ old: OldPage, as query: ZoneChangesRequest.Zone, _ form: WorldOldAnswer
+  ) throws -> ZoneChangesReply.Zone? {
+    let reply = try WireJSON.decode(ZoneChangesReply.self, old.response.body)
+    guard var page = reply.zones.first(where: { $0.zoneID?.zone(in: .private) == old.zone }),
+      let token = page.syncToken, let asked = query.syncToken, let place = cloud.place(ofToken: asked),
+      cloud.place(ofToken: token)?.life == place.life,
+      old.query.syncToken.flatMap({ cloud.place(ofToken: $0)?.lsn }) ?? 0 <= place.lsn
+    else { return nil }
+    if form != .rewound { page.syncToken = asked }
+    page.moreComing = true
+    switch form {
+    case .repeated, .rewound: break
+    case .empty: page.records = []
+    case .tombstones: page.records?.removeAll { $0.deleted != true }
+    }
+    return page
   }
 
   // MARK: Omissions
 
   /// Leaves out what is planned, if a page is the first of a feed.
-  private func omit(from response: inout HTTPResponse, of request: HTTPRequest) {
-    guard Self.token(in: request.body) == nil, let zone = Self.zone(in: request.body),
-      var page = try? WireJSON.decode(ZoneChangesReply.self, response.body),
-      page.zones.contains(where: { $0.records?.isEmpty == false })
+  private func omit(from response: inout HTTPResponse, of query: ZoneChangesRequest.Zone) throws {
+    guard query.syncToken == nil else { return }
+    let zone = query.zoneID.zone(in: .private)
+    var reply = try WireJSON.decode(ZoneChangesReply.self, response.body)
+    guard
+      let place = reply.zones.firstIndex(where: { page in
+        page.zoneID?.zone(in: .private) == zone && page.records?.isEmpty == false
+      })
     else { return }
     let omission = state.withLock { state -> WorldOmission? in
       guard !state.omissions.isEmpty else { return nil }
@@ -204,35 +220,15 @@ final class WorldLine: Transport {
       return state.omissions.removeFirst()
     }
     guard let omission else { return }
-    for place in page.zones.indices {
-      let records = page.zones[place].records ?? []
-      switch omission {
-      case .all: page.zones[place].records = []
-      case .half:
-        page.zones[place].records = records.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element)
-      case .rest: break
-      }
-      page.zones[place].moreComing = false
+    let records = reply.zones[place].records ?? []
+    switch omission {
+    case .all: reply.zones[place].records = []
+    case .half:
+      reply.zones[place].records = records.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element)
+    case .rest: break
     }
-    response.body = WireJSON.encode(page)
-  }
-
-  /// A page without the changes that a form leaves out.
-  private static func reduced(_ body: [UInt8], _ form: WorldOldAnswer) -> [UInt8] {
-    guard form == .empty || form == .tombstones, var page = try? WireJSON.decode(ZoneChangesReply.self, body) else {
-      return body
-    }
-    for place in page.zones.indices {
-      page.zones[place].records?.removeAll { form == .empty || $0.deleted != true }
-    }
-    return WireJSON.encode(page)
-  }
-
-  /// The first change token in a body.
-  private static func token(in body: [UInt8]) -> String? {
-    let parts = String(decoding: body, as: UTF8.self).split(separator: "\"syncToken\":\"", maxSplits: 1)
-    guard parts.count == 2, let end = parts[1].firstIndex(of: "\"") else { return nil }
-    return String(parts[1][..<end])
+    reply.zones[place].moreComing = false
+    response.body = WireJSON.encode(reply)
   }
 
   private func begin(_ request: HTTPRequest) -> Way {
