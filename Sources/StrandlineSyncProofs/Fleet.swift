@@ -227,7 +227,7 @@ package final class Device: Sendable {
     var lsn = LSN(1)
     while lsn <= store.durableLSN {
       if let found = try store.source.readIfKept(lsn.rawValue) {
-        try projections.apply(EventSource.decode(found), at: lsn, isDurable: true)
+        try projections.apply(found.decoded(), at: lsn, isDurable: true)
         isKnown = isKnown && events.count < known.count && known[events.count].hasContent(of: found)
         // Spread, so that of pairs of events not always the same one is checked.
         let number = (lsn.rawValue &* 0x9E37_79B9_7F4A_7C15) >> 32

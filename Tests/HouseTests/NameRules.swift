@@ -18,7 +18,7 @@ extension Rules {
     "StrandlineSyncProofs/ReplacedStores.swift": "paths of files, and the campaign's own names, which are ASCII",
     "Strandline/Store/Queries/IndexPlan.swift": "fields",
     "StrandlineModel/Events/EncodedFields.swift": "fields",
-    "StrandlineModel/Events/EventSource.swift": "fields",
+    "StrandlineModel/Events/LoggedVersion.swift": "fields",
     "StrandlineModel/Events/Version.swift": "fields",
     "StrandlineModel/Events/CloudEvents.swift": "fields",
     "StrandlineModel/Model/RecordText.swift": "fields",

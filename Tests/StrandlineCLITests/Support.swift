@@ -146,7 +146,7 @@ extension Machine {
       "import", "--batch", "1", "/A", "-", input: note("a", "1") + note("b", "2") + note("c", "3"))
     var hit: LogEvent?
     try LogReader.open(at: "/A", environment: machine.environment).poll { found in
-      if try EventSource.decode(found).recordID?.name == "b" { hit = found }
+      if try found.decoded().recordID?.name == "b" { hit = found }
     }
     let event = try #require(hit)
     let path = "/A/" + SegmentName.name(event.segmentID)

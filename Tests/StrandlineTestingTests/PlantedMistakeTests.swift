@@ -66,7 +66,7 @@ extension RecordStore {
     var (open, ended): (Set<ZoneID>, [ZoneID: LSN]) = ([], [:])
     var ids: Set<RecordID> = []
     try source.scan(after: .none, upTo: source.durableLSN) { found in
-      switch try EventSource.decode(found) {
+      switch try found.decoded() {
       case .zoneChanged(let event) where event.change == .reset:
         ended[event.zone] = nil
         if ResyncSource(rawValue: event.policy) != nil { open.insert(event.zone) } else { open.remove(event.zone) }

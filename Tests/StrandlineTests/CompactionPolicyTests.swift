@@ -29,7 +29,7 @@ private func events(_ store: RecordStore) throws -> [LogEvent] {
 private func folded(_ events: [LogEvent], upTo limit: UInt64) throws -> Projections {
   var projections = Projections()
   for event in events where event.lsn <= limit {
-    try projections.apply(EventSource.decode(event), at: LSN(event.lsn), isDurable: true)
+    try projections.apply(event.decoded(), at: LSN(event.lsn), isDurable: true)
   }
   return projections
 }
@@ -135,7 +135,7 @@ private func folded(_ events: [LogEvent], upTo limit: UInt64) throws -> Projecti
       removed += Int(report.eventsBefore - report.eventsAfter)
       let left = try events(store)
       // From the first event on that is young enough, everything is there.
-      let first = try whole.first { (try EventSource.timeMilliseconds($0)).map { $0 >= oldest } ?? false }?.lsn
+      let first = try whole.first { (try $0.timeMilliseconds()).map { $0 >= oldest } ?? false }?.lsn
       guard let first else { continue }
       ranges += 1
       #expect(left.filter { $0.lsn >= first }.map(\.lsn) == whole.filter { $0.lsn >= first }.map(\.lsn), "seed \(seed)")

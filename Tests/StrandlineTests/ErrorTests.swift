@@ -647,7 +647,7 @@ struct ErrorTests {
       lsn: 3, schema: EventCodec.schema, body: [1], indexInTransaction: 0, isFirst: true, isLast: true, segmentID: 1,
       offset: 0)
     #expect {
-      try EventSource.decode(found)
+      try found.decoded()
     } throws: {
       ($0 as? StrandlineError)?.code == .damaged
         && ($0 as? StrandlineError)?.lsns == LSN(rawValue: 3)...LSN(rawValue: 3)

@@ -228,7 +228,7 @@ extension Device {
     try await a.close()
     var hit = 0
     try LogReader.open(at: "/store", environment: a.environment.system).poll { found in
-      guard case .settled = try EventSource.decode(found) else { return }
+      guard case .settled = try found.decoded() else { return }
       hit += 1
       let path = "/store/" + SegmentName.name(found.segmentID)
       var bytes = try #require(a.disk.peek(path))

@@ -72,7 +72,7 @@ final class LogFacts: SyncFacts {
 
   func change(at lsn: LSN) throws(StrandlineError) -> PendingFact {
     if let id = state.withLock({ $0.damaged[lsn] }) { return .damaged(id, StrandlineError(.damaged, "event \(lsn)")) }
-    guard let found = try readIfKept(lsn), let id = try EventSource.decode(found).recordID else { return .replaced }
+    guard let found = try readIfKept(lsn), let id = try found.decoded().recordID else { return .replaced }
     return .change(id, found)
   }
 

@@ -50,7 +50,7 @@ extension Device {
   fileprivate func placed() throws -> [Placed] {
     var result: [Placed] = []
     try LogReader.open(at: "/store", environment: environment.system).poll { found in
-      result.append(Placed(lsn: LSN(found.lsn), event: try EventSource.decode(found), found: found))
+      result.append(Placed(lsn: LSN(found.lsn), event: try found.decoded(), found: found))
     }
     return result
   }

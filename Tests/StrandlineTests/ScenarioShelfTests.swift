@@ -101,7 +101,7 @@ private final class Counter: Sendable {
     for lsn in start.advanced(by: 1).rawValue...store.durableLSN.rawValue {
       let found = try log.read(lsn)
       if found.isFirst { number += 1 }
-      if case .fetchedSave(let event) = try EventSource.decode(found) { transactions[event.id.name] = number }
+      if case .fetchedSave(let event) = try found.decoded() { transactions[event.id.name] = number }
     }
     #expect(transactions.count == 4)
     #expect(Set(["leaf", "child", "list"].map { transactions[$0] }).count == 1)

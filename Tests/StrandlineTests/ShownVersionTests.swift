@@ -90,14 +90,14 @@ import Testing
 
   /// The record that the whole event holds; nil if it holds none.
   private func whole(_ body: [UInt8]) throws -> Record? {
-    guard let loaded = try LoadedVersion(EventSource.decode(found(body)), at: LSN(500)) else { return nil }
+    guard let loaded = try LoadedVersion(found(body).decoded(), at: LSN(500)) else { return nil }
     return loaded.version.record(RecordID("r"), system: loaded.system)
   }
 
   private func shown(_ body: [UInt8]) throws -> Record? {
     // Bytes that are no event are refused whatever the record.
     var id = RecordID("r")
-    if let event = try? EventSource.decode(found(body)) {
+    if let event = try? found(body).decoded() {
       guard let owner = event.recordID else { return nil }
       id = owner
     }

@@ -149,7 +149,7 @@ package struct CompactionPlan {
     let lsn = LSN(found.lsn)
     let fate = fate(kind, lsn)
     guard fate == .isPacked || !whole.isEmpty else { return (fate, nil) }
-    let event = try EventSource.decode(found)
+    let event = try found.decoded()
     if let id = event.recordID, isWhole(id) { return (.stays, event) }
     switch event {
     // A pack whose names stand under another key stays as it is.
@@ -264,20 +264,20 @@ package struct CompactionPlan {
   private mutating func decide(
     _ found: LogEvent, _ registers: inout [Register: LSN], _ deletions: inout DeletionPacking
   ) throws {
-    let (kind, lsn) = (try EventSource.kind(found), LSN(found.lsn))
+    let (kind, lsn) = (try found.kind(), LSN(found.lsn))
     switch kind {
     case .bound, .tokenAdvanced, .databaseTokenAdvanced, .zoneChanged, .sweepBegan, .sweepEnded, .accountChanged, .pace,
       .held, .blocked, .joined:
-      register(try EventSource.decode(found), lsn, &registers)
+      register(try found.decoded(), lsn, &registers)
     case .sent:
       // The first one: later ones of the same mutation say nothing new.
-      if case .sent(let sent) = try EventSource.decode(found) {
+      if case .sent(let sent) = try found.decoded() {
         for mutation in sent.lsns where attempted.contains(mutation) && attempts[mutation] == nil {
           attempts[mutation] = lsn
         }
       }
     case .conflicted:
-      guard case .conflicted(let conflicted) = try EventSource.decode(found) else { break }
+      guard case .conflicted(let conflicted) = try found.decoded() else { break }
       // What was lost of a record is told as long as that lives.
       if !isWhole(conflicted.id), try state.entry(conflicted.id) != nil {
         let bytes = UInt64(found.body.count)
@@ -298,7 +298,7 @@ package struct CompactionPlan {
     case .stays:
       bytesLeft.in += UInt64(found.body.count)
       guard !whole.isEmpty || deletions.isOpen else { return }
-      let event = try event ?? EventSource.decode(found)
+      let event = try event ?? found.decoded()
       guard let id = event.recordID else { return }
       if isWhole(id) { noteMutations(of: event, lsn) }
       // What was packed so far comes before this event, as it did.
@@ -401,12 +401,12 @@ package struct Survivors {
 
   private mutating func of(_ found: LogEvent) throws -> LogSurvivor? {
     let lsn = LSN(found.lsn)
-    let (fate, event) = try plan.fate(found, EventSource.kind(found))
+    let (fate, event) = try plan.fate(found, found.kind())
     var left: Event?
     switch fate {
     case .stays: return LogSurvivor(found)
     case .goes: break
-    case .isCut: left = plan.cut(try event ?? EventSource.decode(found), at: lsn)
+    case .isCut: left = plan.cut(try event ?? found.decoded(), at: lsn)
     case .isPacked:
       guard let event else { break }
       try plan.eachDeletion(event, at: lsn) { deletions.add($0, $1, at: lsn) }

@@ -51,7 +51,7 @@ package struct IndexComparison {
       do {
         try reader.poll { found in
           guard tables != nil else { return }
-          try tables?.apply(EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
+          try tables?.apply(found.decoded(), at: LSN(found.lsn), isDurable: true)
         }
         tables?.advance(to: LSN(reader.lastLSN))
       } catch is AnotherHistory {

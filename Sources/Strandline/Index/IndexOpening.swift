@@ -75,7 +75,7 @@ package struct IndexOpening {
 
   /// Applies the next event of the log.
   package mutating func apply(_ found: LogEvent) throws {
-    try projections.apply(EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
+    try projections.apply(found.decoded(), at: LSN(found.lsn), isDurable: true)
     if let spilled, found.isLast, projections.unstoredCount >= spilled.count { spill() }
   }
 

@@ -75,10 +75,10 @@ package struct SpillingFold {
   ///
   /// - Throws: what decoding, looking up its record and writing a run throw. The fold is of no more use then.
   package mutating func apply(_ found: LogSurvivor) throws {
-    let event = try EventSource.decode(
-      LogEvent(
-        lsn: found.lsn, schema: found.schema, body: found.body, indexInTransaction: 0, isFirst: true, isLast: true,
-        segmentID: 0, offset: 0))
+    let event = try LogEvent(
+      lsn: found.lsn, schema: found.schema, body: found.body, indexInTransaction: 0, isFirst: true, isLast: true,
+      segmentID: 0, offset: 0
+    ).decoded()
     try projections.apply(event, at: LSN(found.lsn), isDurable: true)
     guard var spill, projections.unstoredCount >= spill.runs.count else { return }
     defer { self.spill = spill }

@@ -148,7 +148,7 @@ private struct ChangedRecords {
   mutating func take(_ found: LogEvent) throws(StrandlineError) -> Bool {
     let kind = EventCodec.kind(ofBody: found.body)
     try run.take(LSN(found.lsn), kind)
-    guard kind?.mayChangeRecord == true, let id = try EventSource.decode(found).recordID else { return true }
+    guard kind?.mayChangeRecord == true, let id = try found.decoded().recordID else { return true }
     if seen.insert(id).inserted { ids.append(id) }
     bytes += found.body.count
     return !isFull

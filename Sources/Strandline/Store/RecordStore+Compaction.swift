@@ -201,7 +201,7 @@ extension RecordStore {
     do {
       try log.forEachEvent(in: 1...durable) { found in
         if found.isFirst { try step() }
-        guard try EventSource.timeMilliseconds(found).map({ $0 < oldest }) ?? true else { return false }
+        guard try found.timeMilliseconds().map({ $0 < oldest }) ?? true else { return false }
         last = found.lsn
         return true
       }

@@ -76,7 +76,7 @@ extension RecordStore {
     try reader.poll { found in
       let lsn = LSN(found.lsn)
       guard lsn >= next else { return }
-      let event = try EventSource.decode(found)
+      let event = try found.decoded()
       if lsn > next || EventCodec.kind(ofBody: found.body)?.isPacked == true { throw MissedEvents() }
       next = lsn.advanced(by: 1)
       transaction.append((event, lsn))

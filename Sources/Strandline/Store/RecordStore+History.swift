@@ -182,7 +182,7 @@ private struct HistoryReading {
     if !isFull {
       if lsn.rawValue > last.rawValue + 1 { compacted = LSN(lsn.rawValue - 1) }
       if let kind, kind.isPacked { compacted = lsn }
-      if isOurs { try add(EventSource.decode(found), at: lsn) }
+      if isOurs { try add(found.decoded(), at: lsn) }
       if !isFull { last = lsn }
     }
     return !isFull
@@ -300,7 +300,7 @@ private struct ChangeReading {
   mutating func take(_ found: LogEvent) throws(StrandlineError) -> Bool {
     let lsn = LSN(found.lsn)
     try run.take(lsn, EventCodec.kind(ofBody: found.body))
-    if let change = try RecordChange(EventSource.decode(found), at: positions.position(of: lsn)) {
+    if let change = try RecordChange(found.decoded(), at: positions.position(of: lsn)) {
       changes.append(change)
       bytes += found.body.count
     }

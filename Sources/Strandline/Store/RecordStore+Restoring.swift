@@ -56,7 +56,7 @@ extension RecordStore {
     for id in ids + deletions.taken.map(\.id) { versions[id] = LastVersion() }
     try source.scan(after: .none, upTo: durable) { found in
       guard EventCodec.kind(ofBody: found.body)?.isOfOneRecord == true else { return true }
-      let event = try EventSource.decode(found)
+      let event = try found.decoded()
       guard let id = event.recordID, versions[id] != nil,
         let change = try RecordChange(event, at: LogPosition(tenure: 0, lsn: LSN(found.lsn)))
       else { return true }
@@ -135,7 +135,7 @@ private struct TakenAlong {
     let lsn = LSN(found.lsn)
     switch EventCodec.kind(ofBody: found.body) {
     case .deleted:
-      guard case .deleted(let deleted) = try EventSource.decode(found) else { return }
+      guard case .deleted(let deleted) = try found.decoded() else { return }
       if asked.contains(deleted.id) {
         if let before = shown.removeValue(forKey: deleted.id), before != transaction { livesAgain(deleted.id) }
         causes[lsn] = deleted.id
@@ -148,19 +148,19 @@ private struct TakenAlong {
         livesAgain(deleted.id)
       }
     case .fetchedDelete:
-      guard case .fetchedDelete(let deleted) = try EventSource.decode(found), asked.contains(deleted.id) else { return }
+      guard case .fetchedDelete(let deleted) = try found.decoded(), asked.contains(deleted.id) else { return }
       if shown.removeValue(forKey: deleted.id) != nil { livesAgain(deleted.id) }
       causes[lsn] = deleted.id
     case .saved, .merged, .superseded, .discarded:
-      guard let id = try EventSource.decode(found).recordID else { return }
+      guard let id = try found.decoded().recordID else { return }
       livesAgain(id)
     case .settled:
-      guard case .settled(let settled) = try EventSource.decode(found),
+      guard case .settled(let settled) = try found.decoded(),
         [.rejected, .discarded, .superseded].contains(settled.outcome)
       else { return }
       livesAgain(settled.id)
     case .fetchedSave:
-      guard let id = try EventSource.decode(found).recordID, asked.contains(id) || takers[id] != nil else { return }
+      guard let id = try found.decoded().recordID, asked.contains(id) || takers[id] != nil else { return }
       shown[id] = transaction
     default: break
     }

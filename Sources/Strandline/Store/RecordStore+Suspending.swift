@@ -268,7 +268,7 @@ extension RecordStore {
       // On a full disk the end of the log could not be copied: the log serves it, and a reader beside it does not.
       while projections.appliedLSN < LSN(log.durableLSN) {
         let lsn = projections.appliedLSN.advanced(by: 1)
-        let event = try EventSource.decode(log.read(lsn.rawValue))
+        let event = try log.read(lsn.rawValue).decoded()
         try projections.withLock { (state) throws(StrandlineError) in
           try state.apply(event, at: lsn, isDurable: false)
         }

@@ -317,13 +317,13 @@ package struct StoreCore: ~Copyable, Sendable {
 
   /// An event, durable or not.
   package func event(at lsn: LSN) throws(StrandlineError) -> Event {
-    if let found = appended(lsn) { return try EventSource.decode(found) }
+    if let found = appended(lsn) { return try found.decoded() }
     return try source.event(at: lsn)
   }
 
   /// The same; nil if compaction removed it.
   func eventIfKept(at lsn: LSN) throws(StrandlineError) -> Event? {
-    if let found = appended(lsn) { return try EventSource.decode(found) }
+    if let found = appended(lsn) { return try found.decoded() }
     return try source.eventIfKept(at: lsn)
   }
 

@@ -146,7 +146,7 @@ private struct RepairReading {
     var unreadable: UInt64 = 0
     for found in events {
       do throws(StrandlineError) {
-        let event = try EventSource.decode(found)
+        let event = try found.decoded()
         _ = try LoadedVersion(event, at: LSN(found.lsn))
         read.append((found, event))
       } catch {

@@ -104,7 +104,7 @@ private struct PastReading {
         return true
       }
       isWithin = false
-      if kind?.changesEntry == true, let id = try EventSource.decode(found).recordID { changed.insert(id) }
+      if kind?.changesEntry == true, let id = try found.decoded().recordID { changed.insert(id) }
       return true
     }
     try run.checkReached(present.moment)
@@ -121,7 +121,7 @@ private struct PastReading {
     }
     try source.scan(after: state.appliedLSN, upTo: lsn) { found in
       guard EventCodec.kind(ofBody: found.body)?.changesEntry == true else { return true }
-      let event = try EventSource.decode(found)
+      let event = try found.decoded()
       if let id = event.recordID, changed.contains(id) { try state.apply(event, at: LSN(found.lsn), isDurable: true) }
       return true
     }

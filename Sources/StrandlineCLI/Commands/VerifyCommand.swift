@@ -90,7 +90,7 @@ struct Verification {
         switch reader.role {
         case .server: _ = try JournalEvent.decode(event.body)
         case .store:
-          let decoded = try EventSource.decode(event)
+          let decoded = try event.decoded()
           // Opening a store decodes the event's head only; this decodes the field values too.
           _ = try LoadedVersion(decoded, at: LSN(event.lsn))
           try projections.apply(decoded, at: LSN(event.lsn), isDurable: true)

@@ -24,7 +24,7 @@ extension Command {
       var story = Story(of: id, store)
       let printer = StoryPrinter(isJSON: arguments.has("--json"), console)
       try LogReader.open(at: path, environment: console.environment).poll { found in
-        if let sentence = try story.take(EventSource.decode(found), at: LSN(found.lsn)) { try printer.show(sentence) }
+        if let sentence = try story.take(found.decoded(), at: LSN(found.lsn)) { try printer.show(sentence) }
       }
       let ending = try Ending(of: id, listed: story.listed, in: store, at: path)
       guard let ending, !story.isEmpty || ending.isKnown else {

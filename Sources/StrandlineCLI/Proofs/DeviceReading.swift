@@ -28,7 +28,7 @@ package struct DeviceReading {
     var projections = Projections()
     var result = DeviceReading()
     try reader.poll { event in
-      let decoded = try EventSource.decode(event)
+      let decoded = try event.decoded()
       let lsn = LSN(event.lsn)
       try projections.apply(decoded, at: lsn, isDurable: true)
       result.apply(decoded, at: lsn)
@@ -37,7 +37,7 @@ package struct DeviceReading {
     for (id, entry) in try projections.allEntries() {
       guard let view = entry.view else { continue }
       guard let dead = result.deletedBirths[id] else { continue }
-      let births = try Self.births(EventSource.decode(reader.read(view.rawValue)))
+      let births = try Self.births(reader.read(view.rawValue).decoded())
       if !births.isEmpty, births.isSubset(of: dead) { result.resurrected.append(id) }
     }
     self = result

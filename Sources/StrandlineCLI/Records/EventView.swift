@@ -30,7 +30,7 @@ struct EventView {
   init(_ event: LogEvent, role: LogRole) {
     do {
       switch role {
-      case .store: try self.init(try EventSource.decode(event), at: event)
+      case .store: try self.init(try event.decoded(), at: event)
       case .server: try self.init(journal: event)
       }
     } catch {

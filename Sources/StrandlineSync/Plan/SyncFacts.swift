@@ -111,7 +111,7 @@ extension SyncFacts {
 
   /// A durable event, decoded; nil if compaction has removed it.
   func eventIfKept(at lsn: LSN) throws(StrandlineError) -> Event? {
-    try readIfKept(lsn).map { (found) throws(StrandlineError) in try EventSource.decode(found) }
+    try readIfKept(lsn).map { (found) throws(StrandlineError) in try found.decoded() }
   }
 
   /// The version of a record in a durable event; nil if the event holds none, or compaction has removed it.

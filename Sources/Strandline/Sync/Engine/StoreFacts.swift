@@ -32,7 +32,7 @@ struct StoreFacts: SyncFacts {
   func change(at lsn: LSN) throws(StrandlineError) -> PendingFact {
     do throws(StrandlineError) {
       // A newer change or an outcome may have followed, and then a compaction.
-      guard let found = try readIfKept(lsn), let id = try EventSource.decode(found).recordID else {
+      guard let found = try readIfKept(lsn), let id = try found.decoded().recordID else {
         try projections.checkIsNotOwed(lsn)
         return .replaced
       }

@@ -67,22 +67,22 @@ extension RecordStore {
     var shown: [(lacked: LSN, modified: Int64)] = []
     var removals: [RecordID: LSN] = [:]
     try source.scan(after: .none, upTo: source.durableLSN) { found in
-      switch try EventSource.kind(found) {
+      switch try found.kind() {
       case .blocked:
-        guard case .blocked(let event) = try EventSource.decode(found), event.id.zone == zone,
+        guard case .blocked(let event) = try found.decoded(), event.id.zone == zone,
           event.subject == .version, event.lsn != .none
         else { break }
         lacking[event.id] = event.lsn
       case .fetchedSave where !lacking.isEmpty:
-        guard case .fetchedSave(let event) = try EventSource.decode(found), let lacked = lacking[event.id],
+        guard case .fetchedSave(let event) = try found.decoded(), let lacked = lacking[event.id],
           let modified = event.modified?.milliseconds
         else { break }
         shown.append((lacked, modified))
       case .sweepEnded:
-        guard case .sweepEnded(let event) = try EventSource.decode(found), event.zone == zone else { break }
+        guard case .sweepEnded(let event) = try found.decoded(), event.zone == zone else { break }
         (lacking, shown) = ([:], [])
       case .fetchedDelete:
-        guard case .fetchedDelete(let event) = try EventSource.decode(found), event.id.zone == zone,
+        guard case .fetchedDelete(let event) = try found.decoded(), event.id.zone == zone,
           event.reason == .sweep
         else { break }
         removals[event.id] = LSN(found.lsn)
@@ -123,12 +123,12 @@ extension RecordStore {
     var contents: [RecordID: LSN] = [:]
     try source.scan(after: .none, upTo: source.durableLSN) { found in
       let lsn = LSN(found.lsn)
-      switch try EventSource.kind(found) {
+      switch try found.kind() {
       case .fetchedSave:
-        guard let id = try EventSource.decode(found).recordID, let removal = removals[id], lsn < removal else { break }
+        guard let id = try found.decoded().recordID, let removal = removals[id], lsn < removal else { break }
         contents[id] = lsn
       case .settled:
-        guard case .settled(let event) = try EventSource.decode(found), event.outcome == .saved,
+        guard case .settled(let event) = try found.decoded(), event.outcome == .saved,
           event.changeTag != nil, let removal = removals[event.id], lsn < removal
         else { break }
         contents[event.id] = event.lsn

@@ -101,14 +101,14 @@ extension RecordStore {
     var age = ZoneAge()
     let proved = LSN(rawValue: projections.sync.zones[zone]?.unprovedSince ?? 0)
     try source.scan(after: LSN(rawValue: epoch), upTo: source.durableLSN) { found in
-      switch try EventSource.kind(found) {
+      switch try found.kind() {
       case .confirmed:
-        guard case .confirmed(let event) = try EventSource.decode(found), event.zone == zone else { break }
+        guard case .confirmed(let event) = try found.decoded(), event.zone == zone else { break }
         for name in event.names { confirmed.insert(CloudName(name).hashValue) }
         age.add(event.age)
       case .held:
         // A version that could not be read was shown all the same, by a page or by a lookup.
-        guard case .held(let held) = try EventSource.decode(found), held.direction == .download, held.id.zone == zone
+        guard case .held(let held) = try found.decoded(), held.direction == .download, held.id.zone == zone
         else { break }
         confirmed.insert(held.id.key.hashValue)
       default: break

@@ -44,7 +44,7 @@ extension StoreCore {
       // Compaction may have removed the whole transaction.
       guard !found.isFirst else { return false }
       let lsn = LSN(rawValue: found.lsn)
-      if case .deleted(let deleted) = try EventSource.decode(found), deleted.cause == cause, deleted.id.zone == id.zone,
+      if case .deleted(let deleted) = try found.decoded(), deleted.cause == cause, deleted.id.zone == id.zone,
         let entry = try projections.entry(deleted.id), entry.pending?.newest == lsn, let base = entry.base
       {
         let version = try load(base.content, of: deleted.id).version
