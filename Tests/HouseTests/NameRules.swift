@@ -31,6 +31,7 @@ extension Rules {
     "Strandline/Store/WriteTransaction.swift": "fields",
     "Strandline/Store/MutationOutcome.swift": "fields",
     "StrandlineSync/Merge/IntakeDecision.swift": "fields",
+    "StrandlineSync/Merge/OwnMutations.swift": "fields",
     "StrandlineSync/Merge/ConflictMerge.swift": "fields",
     "Strandline/Sync/Intake/Intake.swift": "fields",
     "StrandlineSync/Merge/Join.swift": "fields",

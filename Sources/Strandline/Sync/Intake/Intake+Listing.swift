@@ -77,8 +77,9 @@ extension Intake {
     } else {
       isAfter = false
     }
+    let own = OwnMutations(core.projections.sync, upTo: core.projections.appliedLSN)
     switch VersionAge(
-      of: new, isStamped: arrival.isStamped, beside: known, namesCopy: namesCopy(new, core), wasModifiedAfter: isAfter)
+      of: new, isStamped: arrival.isStamped, beside: known, namesCopy: own.namesCopy(new), wasModifiedAfter: isAfter)
     {
     case .newer: return true
     case .older: return false

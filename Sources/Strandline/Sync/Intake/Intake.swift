@@ -185,13 +185,18 @@ package struct Intake {
     of id: RecordID, _ arrival: Arrival, _ entry: RecordEntry?, _ base: LoadedVersion?, _ core: borrowing StoreCore
   ) throws -> VersionSituation {
     let stamp = arrival.version.stamp
+    let own = OwnMutations(core.projections.sync, upTo: core.projections.appliedLSN)
     var lacksAcknowledged = false
     if source == .lookup, base?.own != nil, let content = entry?.base?.content {
-      lacksAcknowledged = try newestIncluded(in: stamp, of: [content], core) == nil
+      lacksAcknowledged = try own.newestIncluded(in: stamp, of: [content]) { try core.eventIfKept(at: $0) } == nil
     }
-    let included = try newestIncluded(in: stamp, of: entry?.pending?.sendable ?? [], core)
+    let included = try own.newestIncluded(in: stamp, of: entry?.pending?.sendable ?? []) {
+      try core.eventIfKept(at: $0)
+    }
     var edit = try pendingEdit(of: id, entry, core)
-    let acknowledged = try acknowledged(in: stamp, id, entry, edit, included, core)
+    let acknowledged = try own.acknowledged(in: stamp, id, entry, dirty: edit?.loaded.dirty, included) {
+      try core.eventIfKept(at: $0)
+    }
     edit?.ancestor = try ancestor(acknowledged, stamp, entry, base, core)
     let deletion = try core.projections.deletion(id)
     var deadLives = deletion?.births ?? []
@@ -217,10 +222,12 @@ package struct Intake {
         == true,
       sendsAgain: core.projections.sync.zones[id.zone]?.resetPolicy == ResyncSource.here.rawValue,
       mayHaveArrived: core.projections.attempted(entry?.pending) != nil,
-      mayBeOfCopy: try entry?.pending.map {
-        try mayBeOfCopy(stamp, $0, core) || (acknowledged == .none && containsPart(stamp, of: $0, base, core))
+      mayBeOfCopy: try entry?.pending.map { pending in
+        try own.mayBeOfCopy(stamp, pending)
+          || (acknowledged == .none
+            && own.containsPart(stamp, of: pending, base?.version.stamp) { try core.eventIfKept(at: $0) })
       } ?? false,
-      namesCopy: isOlder && namesCopy(stamp, core))
+      namesCopy: isOlder && own.namesCopy(stamp))
   }
 
   /// The version that this store's included mutation wrote, if the record was deleted here since.
@@ -230,27 +237,6 @@ package struct Intake {
     guard let included, entry?.pending?.isDeletion == true, let event = try core.source.eventIfKept(at: included)
     else { return nil }
     return try LoadedVersion(event, at: included)?.version
-  }
-
-  /// The newest mutation of this store that a version contains and that is part of the pending edit; `.none` if the base has them
-  /// all. After a restore from backup the log does not say which of the pending mutations were sent, so each that has a field in the
-  /// edit, or that the version names, is checked.
-  private func acknowledged(
-    in stamp: Stamp, _ id: RecordID, _ entry: RecordEntry?, _ edit: PendingEdit?, _ included: LSN?,
-    _ core: borrowing StoreCore
-  ) throws -> LSN {
-    guard let edit, let pending = entry?.pending else { return included ?? .none }
-    let (sync, end) = (core.projections.sync, core.projections.appliedLSN)
-    var written = Set(edit.loaded.dirty.values).union(pending.sendable)
-    for seen in stamp.seen.values
-    where pending.first < seen.lsn && seen.lsn < pending.newest && sync.owns(seen.lsn, tenure: seen.tenure, upTo: end) {
-      if try core.source.eventIfKept(at: seen.lsn)?.recordID == id { written.insert(seen.lsn) }
-    }
-    let base = entry?.base?.content ?? .none
-    let found = try written.filter { $0 > base }.sorted().last { mutation in
-      try newestIncluded(in: stamp, of: [mutation], core) != nil || containsBoth(stamp, ofMergeAt: mutation, core)
-    }
-    return max(included ?? .none, found ?? .none)
   }
 
   /// The common ancestor of the pending edit and an arriving version.
@@ -317,47 +303,6 @@ package struct Intake {
   private func isAfterCreations(_ zone: ZoneID, _ core: borrowing StoreCore) -> Bool {
     source == .delta || (source == .fullFetch && core.projections.sync.zones[zone]?.isNew == true)
   }
-
-  /// The newest of some mutations of this store that a version contains, also without an acknowledgement: the version's `seen` names
-  /// it or a later one, or it created the version's record.
-  private func newestIncluded(in stamp: Stamp, of lsns: [LSN], _ core: borrowing StoreCore) throws -> LSN? {
-    let sync = core.projections.sync
-    let end = core.projections.appliedLSN
-    return try lsns.last { mutation in
-      // A restored log has the mutation, and not the later one of the same tenure that was made from it.
-      let tenure = sync.tenure(of: mutation)
-      let isSeen = stamp.seen.values.contains {
-        $0.lsn >= mutation && ($0.tenure == tenure || sync.owns($0.lsn, tenure: $0.tenure, upTo: end))
-      }
-      return try isSeen || began(stamp.births, at: mutation, core)
-    }
-  }
-
-  /// Whether a mutation of this store created a record with one of these births. `seen` has one tenure a writer, so it may not name
-  /// a creation that a copy of this store has sent and edited under the same writer ID.
-  private func began(_ births: Set<Birth>, at lsn: LSN, _ core: borrowing StoreCore) throws -> Bool {
-    guard case .saved(let saved)? = try core.eventIfKept(at: lsn), saved.isCreation else { return false }
-    return !saved.births.isDisjoint(with: births)
-  }
-
-  /// Whether a version contains both that a merge of this store has joined: a copy of this store has sent the mutation that was merged
-  /// here, from a merge of its own. No `seen` names this one, and taken for a change of its own it would count that mutation twice.
-  private func containsBoth(_ stamp: Stamp, ofMergeAt lsn: LSN, _ core: borrowing StoreCore) throws -> Bool {
-    var lsn = lsn
-    for _ in 0..<Self.mergesMax {
-      guard case .merged(let merged)? = try core.eventIfKept(at: lsn), merged.base != .none,
-        !merged.births.isDisjoint(with: stamp.births), let event = try core.eventIfKept(at: merged.base),
-        let base = try LoadedVersion(event, at: merged.base), stamp.dominates(base.version.stamp)
-      else { return false }
-      if try newestIncluded(in: stamp, of: [merged.local], core) != nil { return true }
-      lsn = merged.local
-    }
-    return false
-  }
-
-  /// How many merges of one record are looked through: each costs two reads, and an edit that cannot be sent is merged with each
-  /// version that arrives. What is older counts as not contained.
-  private static let mergesMax = 64
 
   /// A tombstone does not say which record of a name it ended, so it may be of an earlier one. It is doubtful if the base is newer
   /// than the request's token, if the page is repeated, if this full fetch has shown the base, if an earlier record is known to be
@@ -477,39 +422,6 @@ package struct Intake {
     let sync = core.projections.sync
     guard let seen = stamp.seen[core.writer] else { return }
     if !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN) { core.renameWriter() }
-  }
-
-  /// Whether a version names a mutation that is later than the pending one and under its writer ID, but not of this log. A copy of
-  /// this log wrote it; how much both logs have in common is not known.
-  private func mayBeOfCopy(_ stamp: Stamp, _ pending: Pending, _ core: borrowing StoreCore) -> Bool {
-    let sync = core.projections.sync
-    // `since`: a merged change is as old as the mutation that it was made from.
-    guard let writer = sync.tenures.last(where: { $0.first <= pending.since })?.writer, let seen = stamp.seen[writer]
-    else { return false }
-    return seen.lsn >= pending.since
-      && !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN)
-  }
-
-  /// Whether a version contains the oldest mutation that a merge of this store carries on, and the base does not: a copy of this store
-  /// has sent that, and not all that was merged here.
-  private func containsPart(
-    _ stamp: Stamp, of pending: Pending, _ base: LoadedVersion?, _ core: borrowing StoreCore
-  ) throws -> Bool {
-    guard pending.since < pending.first, try newestIncluded(in: stamp, of: [pending.since], core) != nil else {
-      return false
-    }
-    return try base.map { try newestIncluded(in: $0.version.stamp, of: [pending.since], core) == nil } ?? true
-  }
-
-  /// Whether a version names a mutation under a present or earlier writer ID of this log that is not of this log.
-  ///
-  /// - Complexity: O(tenures): asked only of a version that is older than the base by the server's clock or by what it includes.
-  func namesCopy(_ stamp: Stamp, _ core: borrowing StoreCore) -> Bool {
-    let sync = core.projections.sync
-    return Set(sync.tenures.map(\.writer)).contains { writer in
-      guard let seen = stamp.seen[writer] else { return false }
-      return !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN)
-    }
   }
 }
 
