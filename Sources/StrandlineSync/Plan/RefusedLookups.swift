@@ -8,6 +8,8 @@ package struct RefusedLookups: Sendable {
 
   private(set) var refusals: [(name: CloudName, error: CloudError)] = []
 
+  var isEmpty: Bool { refusals.isEmpty }
+
   mutating func add(_ name: CloudName, _ error: CloudError) { refusals.append((name, error)) }
 
   var names: [CloudName] { refusals.map(\.name) }

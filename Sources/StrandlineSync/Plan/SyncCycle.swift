@@ -43,6 +43,10 @@ package struct SyncCycle: Sendable {
   var split = BatchSplit()
   /// Operations that were prepared while a request was under way, each by the event of its change.
   var made: [LSN: MadeOperation] = [:]
+  /// How often the token of each zone was refused.
+  var tokenRefusals: [ZoneID: Int] = [:]
+  /// The zones that were found to be lost.
+  private(set) var lost: Set<ZoneID> = []
   /// Turns of the plan since the last request.
   package var idleTurns = 0
   /// Its failure concerns a zone, a type or a record, and all the rest was synced.
@@ -56,6 +60,12 @@ package struct SyncCycle: Sendable {
   }
 
   init() {}
+
+  /// A zone was found to be lost. If it still is at the end, the cycle ends with that error, so that the app learns of it.
+  mutating func noteLoss(of zone: ZoneID) { lost.insert(zone) }
+
+  /// A rule has decided about a lost zone.
+  mutating func forgetLoss(of zone: ZoneID) { lost.remove(zone) }
 
   /// Whether it sends pending changes.
   var sends: Bool { options.direction != .pullOnly }

@@ -72,11 +72,9 @@ extension SyncPlan {
   ///
   /// - Parameter count: how many zones share the request.
   private func page(of zone: ZoneID, sharedBy count: Int = 1, _ facts: some SyncFacts) -> PageRequest {
-    let (known, feed) = (zones[zone], zones[zone]?.feed ?? Feed())
+    let feed = zones[zone]?.feed ?? Feed()
     let token = facts.zone(zone)?.token
-    var fromStart = feed.start != .token
-    if case .tokenRefused? = known?.phase { fromStart = true }
-    if token == nil { fromStart = false }
+    let fromStart = feed.start != .token && token != nil
     return PageRequest(
       zone: zone, known: token, fromStart: fromStart, limit: min(feed.limit, Self.recordsTogetherMax / count),
       listsOnly: !fromStart && listsFirst(zone, facts))
@@ -170,8 +168,8 @@ extension SyncPlan {
 
     switch self[zone].phase {
     // A page was fetched, so the app has taken the erasure back.
-    case .tokenRefused, .erasing: self[zone].phase = .open
-    case .open, .missing, .recreating, .ending: break
+    case .erasing: self[zone].phase = .open
+    case .open, .missing, .recreating, .ending, .refused: break
     }
     self[zone].feed.start = .token
     // A server that repeats old pages may be in a loop: this zone waits, and no other one.
@@ -213,7 +211,7 @@ extension SyncPlan {
     }
     let names = step.page.changes.prefix(3).map { "'\($0.name)'" }.joined(separator: ", ")
     let reason = "the changes of \(names), which the server shows together, fit into no transaction here"
-    self[zone].refusal = CloudError(.limitExceeded, reason: "\(reason): \(error.message)")
+    self[zone].refuse(CloudError(.limitExceeded, reason: "\(reason): \(error.message)"))
   }
 
   /// The server has refused a page.
@@ -228,20 +226,20 @@ extension SyncPlan {
   private mutating func refuseFeed(_ request: PageRequest, _ error: CloudError, _ facts: some SyncFacts) throws {
     let zone = request.zone
     if request.token != nil, ErrorPolicy.mayBeExpiredToken(error) {
-      self[zone].tokenRefusals += 1
-      if self[zone].tokenRefusals <= Self.tokenRefusalsMax {
+      cycle.tokenRefusals[zone, default: 0] += 1
+      if cycle.tokenRefusals[zone, default: 0] <= Self.tokenRefusalsMax {
         // Asked once without the token. If that is refused too, the token was not the cause and is kept.
-        self[zone].phase = .tokenRefused
+        self[zone].feed.start = .tokenRefused
         return
       }
     }
-    if case .tokenRefused = self[zone].phase { self[zone].phase = .open }
+    if self[zone].feed.start == .tokenRefused { self[zone].feed.start = .token }
     switch ErrorPolicy.request(error) {
     case .zoneMissing: confirmLoss(of: zone, error, facts)
     case .signIn: throw error
     case .split where ErrorPolicy.asksForLess(error) && request.limit > 1: self[zone].feed.limit = request.limit / 2
     // The other zones are still fetched; the cycle throws this error at its end.
-    default: self[zone].refusal = error
+    default: self[zone].refuse(error)
     }
   }
 

@@ -12,7 +12,7 @@
 import StrandlineSystem
 
 /// The queries for the newest records of one zone.
-struct NewestRecords: Sendable {
+struct NewestRecords: Hashable, Sendable {
   /// The types still to be asked for, the next one first.
   private var types: ArraySlice<String>
   private let count: Int
@@ -58,6 +58,8 @@ package struct ListedRecords: Sendable {
   var names: ArraySlice<Name> = []
   /// Events of which no name is left to ask for.
   var ended: [LSN] = []
+  /// Those whose lookups were refused, each alone, since the last lookup that was answered.
+  var refused = RefusedLookups()
 
   /// - Parameter oldestFirst: if not, the last page comes first: it has the records that were changed last.
   init(_ listed: ListedNames, oldestFirst: Bool) {
@@ -109,7 +111,7 @@ extension SyncPlan {
   func zoneToQuery(_ facts: some SyncFacts) -> ZoneID? {
     guard case .recentFirst(let types, let count) = policies.firstFetch, let zone = nextZoneToFetch(facts),
       listsFirst(zone, facts), facts.zone(zone)?.token == nil,
-      (zones[zone]?.newest ?? NewestRecords(types, count: count)).type != nil
+      (zones[zone]?.feed.newest ?? NewestRecords(types, count: count)).type != nil
     else { return nil }
     return zone
   }
@@ -119,8 +121,8 @@ extension SyncPlan {
     guard let zone = zoneToQuery(facts), case .recentFirst(let types, let count) = policies.firstFetch else {
       return nil
     }
-    let next = self[zone].newest ?? NewestRecords(types, count: count)
-    self[zone].newest = next
+    let next = self[zone].feed.newest ?? NewestRecords(types, count: count)
+    self[zone].feed.newest = next
     return next.type.map { NewestRequest(type: $0, zone: zone, limit: next.limit, marker: next.marker) }
   }
 
@@ -135,11 +137,11 @@ extension SyncPlan {
     switch ErrorPolicy.request(error) {
     case .signIn: throw error
     // The request for the zone's page finds out.
-    case .zoneMissing: self[zone].newest?.skipAll()
-    case .split where ErrorPolicy.asksForLess(error) && request.limit > 1: self[zone].newest?.halve()
+    case .zoneMissing: self[zone].feed.newest?.skipAll()
+    case .split where ErrorPolicy.asksForLess(error) && request.limit > 1: self[zone].feed.newest?.halve()
     default:
       notices.append(.skipped(type: request.type, zone: zone, error))
-      if error.code == .unsupported { self[zone].newest?.skipAll() } else { self[zone].newest?.skip() }
+      if error.code == .unsupported { self[zone].feed.newest?.skipAll() } else { self[zone].feed.newest?.skip() }
     }
   }
 
@@ -183,9 +185,8 @@ extension SyncPlan {
       due.forgetAccount()
     }
     next.take(request.names)
-    // The server answers this lookup, so the records themselves caused the earlier refusals.
     let changes = request.names.map { ServerChange(listed: RecordID($0, zone: zone), found[$0]) }
-    try end(&next, zone, request.names.count, refusedListed(of: zone) + changes, offset, facts)
+    try end(&next, zone, request.names.count, changes, offset, facts)
   }
 
   mutating func refuseListed(_ request: LookupRequest, _ error: CloudError, _ facts: some SyncFacts) throws {
@@ -200,24 +201,19 @@ extension SyncPlan {
       }
       guard var next = self[zone].listing else { return }
       next.take(request.names)
-      self[zone].listing = next
       // As with any other lookup, the record or the zone may be the cause.
-      self[zone].listedRefused.add(request.names[0], error)
-      if self[zone].listedRefused.isOfAll {
-        (self[zone].listedRefused, self[zone].listing, self[zone].refusal) = (RefusedLookups(), nil, error)
+      next.refused.add(request.names[0], error)
+      self[zone].listing = next
+      if next.refused.isOfAll {
+        self[zone].listing = nil
+        self[zone].refuse(error)
         limits.listed.reset()
         failed(.listed, error, doing: "fetching listed records of zone '\(zone)'", facts)
       } else if next.isEmpty {
-        try end(&next, zone, 1, refusedListed(of: zone), nil, facts)
+        try end(&next, zone, 1, [], nil, facts)
       }
     // The other zones go on; the cycle throws this error at its end.
-    default: self[zone].refusal = error
-    }
-  }
-
-  private func refusedListed(of zone: ZoneID) -> [ServerChange] {
-    self[zone].listedRefused.refusals.map { name, error in
-      ServerChange(RecordID(name, zone: zone), .unreadable(error))
+    default: self[zone].refuse(error)
     }
   }
 
@@ -268,7 +264,8 @@ extension SyncPlan {
     return base.version < listed || modified < item.modifiedMilliseconds
   }
 
-  /// Applies an answer, and in the same transaction ends the `listed` events of which every record is here. The zone's last ones
+  /// Applies an answer, and in the same transaction ends the `listed` events of which every record is here. Records that were refused
+  /// are held: the server answers lookups, so the records themselves are the cause. The zone's last ones
   /// end after the children of deleted records were settled, as such children may have arrived only now.
   private mutating func end(
     _ next: inout ListedRecords, _ zone: ZoneID, _ count: Int, _ changes: [ServerChange], _ offset: Int64?,
@@ -280,9 +277,12 @@ extension SyncPlan {
     if next.isEmpty, facts.schema.hasParents { self[zone].reviewsChildren = true }
     let ended = ListedEnded(zone: zone, lsns: next.ended.sorted())
     let events = ended.lsns.isEmpty ? [] : [SyncEvent.append(.listedEnded(ended))]
-    next.ended = []
+    let refused = next.refused.refusals.map { name, error in
+      ServerChange(RecordID(name, zone: zone), .unreadable(error))
+    }
+    (next.ended, next.refused) = ([], RefusedLookups())
     var step = AnswerStep(
-      changes: changes, source: .lookup, page: PagePlace(zone: zone, isLast: isLast), serverOffset: offset,
+      changes: refused + changes, source: .lookup, page: PagePlace(zone: zone, isLast: isLast), serverOffset: offset,
       cause: .listed(
         ListedAnswer(zone: zone, next: next, count: count, endsLater: reviews ? events : nil)))
     if !reviews { step.after = events }
@@ -293,7 +293,6 @@ extension SyncPlan {
     _ answer: ListedAnswer, _ changes: [ServerChange], _ taken: TakenChanges, _ facts: some SyncFacts
   ) throws {
     let zone = answer.zone
-    self[zone].listedRefused = RefusedLookups()
     if answer.count > 0 { limits.listed.answered(answer.count) }
     if facts.zone(zone)?.isLost == true { noteLoss(of: zone, facts) }
     for id in taken.touched.sorted() { try changed(id, facts) }

@@ -78,7 +78,7 @@ extension SyncPlan {
   /// A zone whose fetch can end, because the lookups that it needs are answered.
   private var zoneToGoOnWith: ZoneID? {
     zones.filter { _, zone in
-      guard case .ending(let ending) = zone.phase, zone.refusal == nil, !ending.isPaused else { return false }
+      guard case .ending(let ending) = zone.phase, !ending.isPaused else { return false }
       switch ending.stage {
       case .older, .absent: return ending.cause == .feed
       case .children, .finding: return false
@@ -173,7 +173,7 @@ extension SyncPlan {
       ending.stage = .absent(proof)
     case .older(var names):
       for name in request.names where names.remove(name) != nil && !told.contains(name) {
-        ending.refusal = CloudError.withoutVersion(found[name])
+        if let error = CloudError.withoutVersion(found[name]) { ending.refuseLookups(error) }
       }
       ending.stage = .older(names)
     case .children, .finding: break
@@ -209,7 +209,7 @@ extension SyncPlan {
         limits.lookups.refused(request.names.count)
       }
     default:
-      self[zone].refusal = error
+      self[zone].refuse(error)
       lookUpLater(zone, error, facts)
     }
   }
@@ -222,7 +222,7 @@ extension SyncPlan {
     self[zone].lookups.names.remove(name)
     guard self[zone].lookups.refused.isOfAll else { return }
     self[zone].lookups.names.formUnion(self[zone].lookups.refused.names)
-    self[zone].refusal = error
+    self[zone].refuse(error)
     limits.lookups.reset()
     lookUpLater(zone, error, facts)
     failed(.lookup, error, doing: "looking up records of zone '\(zone)'", facts)
@@ -237,7 +237,7 @@ extension SyncPlan {
     }
     self[zone].lookups = LookupQueue()
     if case .ending(var ending) = self[zone].phase {
-      ending.refusal = error
+      ending.refuseLookups(error)
       self[zone].phase = .ending(ending)
     }
   }

@@ -60,7 +60,7 @@ extension SyncPlan {
   }
 
   mutating func decided(_ step: LossStep, _ facts: some SyncFacts) {
-    (self[step.zone].refusal, self[step.zone].isLossNoted) = (nil, false)
+    cycle.forgetLoss(of: step.zone)
     // Its fetch begins again.
     (self[step.zone].phase, self[step.zone].feed) = (.open, Feed())
     if let decision = step.decision { say(decision) }

@@ -65,7 +65,7 @@ extension SyncPlan {
         if try decideLoss(facts) { return .again }
         let leftOut = zonesLeftOut(facts)
         for zone in queue.frozenZones where facts.zone(zone)?.isLost == true && !leftOut.contains(zone) {
-          self[zone].isLossNoted = true
+          cycle.noteLoss(of: zone)
         }
         return nil
       }
@@ -226,7 +226,7 @@ extension SyncPlan {
     if ErrorPolicy.appliedNothing(error) {
       queue.haltChanges(of: id, because: error, at: facts.now.nanoseconds)
     } else {
-      self[id.zone].refusal = error
+      self[id.zone].refuse(error)
     }
   }
 
@@ -255,7 +255,7 @@ extension SyncPlan {
     }
     guard cycle.split.splitsLeft > 0 else {
       restoreLimit()
-      return self[zone].refusal = error
+      return self[zone].refuse(error)
     }
     cycle.split.splitsLeft -= 1
     let half = units.count / 2

@@ -96,7 +96,7 @@ extension SyncPlan {
     // If the app syncs it later, its feed finds out.
     if isLeftOut { return remembers || state.isLost ? nil : .append(.zoneChanged(.listed(id, loss))) }
     if state.isLost {
-      self[id].isLossNoted = true
+      cycle.noteLoss(of: id)
       return nil
     }
     // The list of all zones has to confirm it. If the process ends before that, the zone's feed finds out.
@@ -119,7 +119,7 @@ extension SyncPlan {
     guard state?.isErased != true, !self[zone].isInQuestion else { return }
     guard state?.wasSeen == true else {
       // This log never saw it there: it is created before the first save.
-      if error.code != .zoneNotFound { self[zone].refusal = error }
+      if error.code != .zoneNotFound { self[zone].refuse(error) }
       return
     }
     let loss = state?.listedLoss ?? .notFound
@@ -171,7 +171,7 @@ extension SyncPlan {
 
   /// A zone was found to be lost. Uploads that waited for its feed now wait for a decision, like all pending changes in it.
   mutating func noteLoss(of zone: ZoneID, _ facts: some SyncFacts) {
-    self[zone].isLossNoted = true
+    cycle.noteLoss(of: zone)
     records.endDoubts(in: zone)
     sendFetched(zone, facts)
   }

@@ -128,10 +128,12 @@ package struct SyncPlan: Sendable {
       }
       cycle.made = [:]
       // Nothing is left to do, unless a zone was given up on the way.
-      due.wasIncomplete = zones.values.contains {
-        if case .ending = $0.phase { return true }
-        return $0.refusal != nil || $0.isLossNoted
-      }
+      due.wasIncomplete =
+        !cycle.lost.isEmpty
+        || zones.values.contains {
+          if case .ending = $0.phase { return true }
+          return $0.refusal != nil
+        }
       cycle.failsInPart = true
       try finish(facts)
       return .done
@@ -262,7 +264,8 @@ package struct SyncPlan: Sendable {
     switch request {
     case .allZones(let zone):
       let (question, phase) = takeQuestion(of: zone)
-      (self[zone].refusal, self[zone].phase) = (question?.error ?? error, phase)
+      self[zone].phase = phase
+      self[zone].refuse(question?.error ?? error)
     case .createZone(let zone, .again): self[zone].phase = .open
     // By now another zone may have the name: its identity is checked again.
     case .eraseZone(let zone): self[zone].phase = .open
@@ -302,7 +305,7 @@ package struct SyncPlan: Sendable {
       if ErrorPolicy.request(error) == .signIn { throw error }
       switch creation {
       case .upload(let id): refuseChanges(of: id, error, facts)
-      case .again: self[zone].refusal = error
+      case .again: self[zone].refuse(error)
       }
     case .eraseZone(let zone): try refuseErasure(of: zone, error, facts)
     case .modify: break
@@ -361,7 +364,7 @@ package struct SyncPlan: Sendable {
     case .newest(let request, let page):
       for id in taken.touched.sorted() { try changed(id, facts) }
       if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: request.zone) }
-      self[request.zone].newest?.take(page)
+      self[request.zone].feed.newest?.take(page)
     case .listed(let answer): try applied(answer, step.changes, taken, facts)
     case .removal(let zone, let removal):
       for id in taken.touched.sorted() { try changed(id, facts) }
@@ -379,7 +382,7 @@ package struct SyncPlan: Sendable {
   private mutating func tooLarge(_ step: AnswerStep, _ error: StrandlineError) throws {
     switch step.cause {
     case .lookUp(let answer) where answer.asked > 1: limits.lookups.refused(answer.asked)
-    case .newest(let request, _) where request.limit > 1: self[request.zone].newest?.halve()
+    case .newest(let request, _) where request.limit > 1: self[request.zone].feed.newest?.halve()
     case .listed(let answer) where answer.count > 1:
       limits.listed.refused(answer.count)
       limits.listed.growLater()
@@ -432,13 +435,12 @@ package struct SyncPlan: Sendable {
   private mutating func beginZones() {
     for id in zones.keys {
       var zone = self[id]
-      // A token that the server accepted in an earlier cycle proves nothing now.
-      if case .beginning = zone.feed.start { zone.feed.start = .beginning(tokenWasTaken: false) }
-      (zone.phase, zone.refusal, zone.tokenRefusals, zone.isLossNoted) = (.open, nil, 0, false)
+      zone.phase = .open
+      zone.feed.start.beginCycle()
       // A cycle that ended early did not find out whether the records or the zone caused the refusals.
       zone.lookups.names.formUnion(zone.lookups.refused.names)
       zone.lookups.refused = RefusedLookups()
-      if !zone.listedRefused.refusals.isEmpty { (zone.listing, zone.listedRefused) = (nil, RefusedLookups()) }
+      if zone.listing?.refused.isEmpty == false { zone.listing = nil }
       if cycle.options.isUserInitiated {
         zone.feed.progress.forgetEmpty()
         if zone.feed.rest?.isServers != true { zone.feed.rest = nil }
@@ -460,7 +462,7 @@ package struct SyncPlan: Sendable {
   /// report counts as held.
   private func finish(_ facts: some SyncFacts) throws {
     let all = zones.sorted { $0.key < $1.key }
-    for (zone, known) in all where known.isLossNoted {
+    for zone in cycle.lost.sorted() {
       // A rule may have decided about one since.
       if let state = facts.zone(zone), state.isLost { throw StrandlineError.loss(of: zone, state) }
     }
@@ -567,7 +569,7 @@ package struct SyncPlan: Sendable {
 
   /// How many records each table in memory holds, by the table's name.
   package var remembered: [String: Int] {
-    let lookups = zones.values.count { !$0.lookups.isEmpty || !$0.listedRefused.refusals.isEmpty }
+    let lookups = zones.values.count { !$0.lookups.isEmpty || $0.listing?.refused.isEmpty == false }
     return [
       "waits": queue.waits.all.count, "tags": queue.refusedTags.count,
       "cascades": queue.cascadeCount, "records": records.count, "lookups": lookups, "parts": cycle.split.parts.count,

@@ -1,15 +1,18 @@
 // The engine's state of one zone, as phases. Without an entry, only the log says whether the zone has changed.
 //
 //                        refused token            the server does not have it
-//            open  ────────────────────▶ tokenRefused     │
-//           ▲ │ ▲ ◀──── a page ──────────────┘            ▼
-//           │ │ └───────────────── it exists ──────── missing ──▶ lost (in the log), forgotten, or created again
-//           │ │ last page
-//           │ ▼
-//           ending: older versions are looked up ▶ children are settled ▶ absent records are found, looked up and removed
+//             the server refuses it         the server does not have it
+//   refused ◀───────────────────── open ───────────────────────▶ missing ──▶ lost (in the log), forgotten, or recreating
+//                                  │  ▲                              │
+//                        last page │  └────────── it exists ─────────┘
+//                                  ▼
+//   ending: older versions are looked up ▶ children are settled ▶ absent records are found, looked up and removed
 //
 // A zone that the app wants erased is `erasing`: the server is asked whether it is still that zone, then it is deleted there.
-// A zone with a `refusal` is left alone until the next cycle, in any phase.
+//
+// The phase is of one cycle: the next one begins with `open`. A refused zone is left alone until then; the end of a fetch and the
+// question of a missing zone keep their own refusal, as their answers may still arrive. What a cycle has to outlive is not a phase: how
+// far the feed was read, and which records are to be looked up.
 
 import StrandlineSystem
 
@@ -18,8 +21,6 @@ package struct ZoneSync: Sendable {
   package enum Phase: Sendable {
     /// Its pages are fetched, if the log says that it has changed, or if an upload waits for its feed.
     case open
-    /// The server has refused its token: the next page is asked for without one.
-    case tokenRefused
     /// The server has said that it does not have the zone: the list of all zones is fetched to confirm it.
     indirect case missing(LossQuestion, then: Phase)
     /// The server has lost the zone, and a person or a rule has chosen this store's side: it is created.
@@ -28,32 +29,52 @@ package struct ZoneSync: Sendable {
     case ending(Ending)
     /// The app wants the zone erased.
     case erasing(Erasure)
+    /// The server has refused it, or this cycle has given it up.
+    case refused(CloudError)
+
+    /// The error with which the server refused the zone.
+    var refusal: CloudError? {
+      switch self {
+      case .open, .recreating, .erasing: nil
+      case .missing(_, let then): then.refusal
+      case .ending(let ending): ending.zoneRefusal
+      case .refused(let error): error
+      }
+    }
+
+    /// The server has refused the zone.
+    mutating func refuse(_ error: CloudError) {
+      switch self {
+      case .open, .recreating, .erasing, .refused: self = .refused(error)
+      case .missing(let question, var then):
+        then.refuse(error)
+        self = .missing(question, then: then)
+      case .ending(var ending):
+        ending.refusal = .ofZone(error)
+        self = .ending(ending)
+      }
+    }
   }
 
   package var phase = Phase.open
   var feed = Feed()
-  /// The error with which the server refused the zone in this cycle.
-  package var refusal: CloudError?
-  /// How often its token was refused in this cycle.
-  var tokenRefusals = 0
   package var lookups = LookupQueue()
   /// The listed records to fetch next.
   var listing: ListedRecords?
-  /// Lookups of listed records that were refused.
-  var listedRefused = RefusedLookups()
-  /// Queries for its newest records, before it is fetched for the first time.
-  var newest: NewestRecords?
   /// It may have children of deleted records to which the app's rule was not applied yet.
   var reviewsChildren = false
-  /// It was found to be lost in this cycle.
-  var isLossNoted = false
 
   /// Whether it is in its initial state, and need not be kept.
   var isAtRest: Bool {
     guard case .open = phase else { return false }
-    return feed == Feed() && refusal == nil && tokenRefusals == 0 && lookups.isEmpty && listing == nil
-      && listedRefused.refusals.isEmpty && newest == nil && !reviewsChildren && !isLossNoted
+    return feed == Feed() && lookups.isEmpty && listing == nil && !reviewsChildren
   }
+
+  /// The error with which the server refused the zone in this cycle.
+  package var refusal: CloudError? { phase.refusal }
+
+  /// The server has refused the zone: it is left alone until the next cycle.
+  mutating func refuse(_ error: CloudError) { phase.refuse(error) }
 
   /// Whether it is to be created again.
   var isRecreating: Bool { if case .recreating = phase { true } else { false } }
@@ -65,7 +86,7 @@ package struct ZoneSync: Sendable {
   package var isInQuestion: Bool {
     switch phase {
     case .missing, .recreating: true
-    case .open, .tokenRefused, .ending, .erasing: false
+    case .open, .ending, .erasing, .refused: false
     }
   }
 
@@ -76,8 +97,8 @@ package struct ZoneSync: Sendable {
   var takesPages: Bool {
     switch phase {
     // `erasing` too: it may be one that the app has taken back.
-    case .open, .tokenRefused, .erasing: refusal == nil
-    case .missing, .recreating, .ending: false
+    case .open, .erasing: true
+    case .missing, .recreating, .ending, .refused: false
     }
   }
 }
@@ -88,6 +109,16 @@ package struct Feed: Hashable, Sendable {
     case token
     /// From the zone's beginning, though it has a token; and whether the server has just accepted that token.
     case beginning(tokenWasTaken: Bool)
+    /// From the zone's beginning, because the server has refused its token. If it refuses that too, the token was not the cause.
+    case tokenRefused
+
+    /// A new cycle begins. What an earlier one heard of the token proves nothing now.
+    mutating func beginCycle() {
+      switch self {
+      case .token, .tokenRefused: self = .token
+      case .beginning: self = .beginning(tokenWasTaken: false)
+      }
+    }
   }
   /// An upload waits for its end, so the zone is fetched even if the server has not named it as changed.
   var isAwaited = false
@@ -97,6 +128,8 @@ package struct Feed: Hashable, Sendable {
   package var progress = FeedProgress()
   /// A pause, after a page that brought nothing new or a server that was busy.
   var rest: FeedRest?
+  /// Queries for the zone's newest records, before its first page.
+  var newest: NewestRecords?
 
   package init() {}
 
@@ -195,16 +228,36 @@ package struct Ending: Sendable {
     /// A person has asked whether both are the same.
     case audit
   }
+  /// What the server refused in this cycle.
+  enum Refusal: Sendable {
+    /// Lookups: uploads to the zone go on.
+    case ofLookups(CloudError)
+    /// Every request about the zone.
+    case ofZone(CloudError)
+
+    var error: CloudError {
+      switch self {
+      case .ofLookups(let error), .ofZone(let error): error
+      }
+    }
+  }
   var stage: Stage
   var cause = Cause.feed
-  /// The error with which lookups were refused in this cycle.
-  package var refusal: CloudError?
+  var refusal: Refusal?
 
-  package init(stage: Stage, cause: Cause = .feed, refusal: CloudError? = nil) {
+  package init(stage: Stage, cause: Cause = .feed) {
     self.stage = stage
     self.cause = cause
-    self.refusal = refusal
   }
+
+  /// The server has refused the lookups that it needs.
+  mutating func refuseLookups(_ error: CloudError) { if zoneRefusal == nil { refusal = .ofLookups(error) } }
+
+  /// The error with which the server refused the zone or the lookups.
+  package var refusedWith: CloudError? { refusal?.error }
+
+  /// The error with which the server refused the zone, and not the lookups alone.
+  var zoneRefusal: CloudError? { if case .ofZone(let error)? = refusal { error } else { nil } }
 
   /// This cycle does not go on with it.
   package var isPaused: Bool {
@@ -214,7 +267,7 @@ package struct Ending: Sendable {
   }
   /// Why it is not over.
   var failure: CloudError? {
-    if let refusal { return refusal }
+    if let refusedWith { return refusedWith }
     if case .absent(let proof) = stage { return proof.failure }
     return nil
   }

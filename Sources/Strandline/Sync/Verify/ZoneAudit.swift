@@ -137,7 +137,7 @@ extension CycleDriver {
       throw StrandlineError.loss(of: zone, state)
     }
     var refusal = plan[zone].refusal
-    if refusal == nil, case .ending(let ending) = plan[zone].phase { refusal = ending.refusal }
+    if refusal == nil, case .ending(let ending) = plan[zone].phase { refusal = ending.refusedWith }
     if let refusal { throw refusal.asStrandlineError("verifying zone '\(zone)'") }
   }
 
