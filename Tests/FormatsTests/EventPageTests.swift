@@ -298,8 +298,8 @@ struct `The page of the wire` {
     let codes = try table.column("code")
     for row in table.rows {
       let error = CloudError(CloudError.Code(rawValue: row[0]))
-      #expect("\(ErrorPolicy.item(error))" == row[1], "\(row[0])")
-      #expect("\(ErrorPolicy.request(error))" == row[2], "\(row[0])")
+      #expect("\(error.meaning.item)" == row[1], "\(row[0])")
+      #expect("\(error.meaning.request)" == row[2], "\(row[0])")
     }
     // Every code that the library names stands in the table.
     let source = try Repository.text("Sources/StrandlineModel/Remote/CloudError.swift")
@@ -321,11 +321,11 @@ struct `The page of the wire` {
     // What leaves open whether a request was applied, or may pass, is no record's fault.
     for name in ["serverResponseLost", "operationCancelled", "networkFailure", "partialFailure", "requestRateLimited"] {
       let code = try #require(known.first { $0.name == name }).code
-      #expect(ErrorPolicy.item(CloudError(code)) == .retry, "\(name)")
+      #expect(CloudError(code).meaning.item == .retry, "\(name)")
     }
     for name in ["notAuthenticated", "managedAccountRestricted", "accountTemporarilyUnavailable"] {
       let code = try #require(known.first { $0.name == name }).code
-      #expect(ErrorPolicy.request(CloudError(code)) == .signIn, "\(name)")
+      #expect(CloudError(code).meaning.request == .signIn, "\(name)")
     }
   }
 }

@@ -23,15 +23,17 @@ private struct Row: Sendable, CustomTestStringConvertible {
   var one: Bool
   /// The change token may have expired.
   var token: Bool
+  /// How long a record is held that was refused with it.
+  var hold: HoldTime
   /// The error that a cycle ends with, if it ends with this.
   var ends: StrandlineError.Code
 
   init(
     _ code: String, status: Int? = nil, _ item: ErrorPolicy, _ request: ErrorPolicy, nothing: Bool = false,
-    less: Bool = false, one: Bool = false, token: Bool = false, ends: StrandlineError.Code
+    less: Bool = false, one: Bool = false, token: Bool = false, hold: HoldTime = .doubling, ends: StrandlineError.Code
   ) {
     (self.code, self.status, self.item, self.request) = (code, status, item, request)
-    (self.nothing, self.less, self.one, self.token, self.ends) = (nothing, less, one, token, ends)
+    (self.nothing, self.less, self.one, self.token, self.hold, self.ends) = (nothing, less, one, token, hold, ends)
   }
 
   var error: CloudError { CloudError(CloudError.Code(rawValue: code), reason: "no", httpStatus: status) }
@@ -52,7 +54,7 @@ private let rows: [Row] = [
   Row("CONFLICT", .resolve, .halt, nothing: true, one: true, ends: .throttled),
   Row("EXISTS", .resolve, .halt, nothing: true, one: true, ends: .throttled),
   Row("NOT_FOUND", .missing, .halt, nothing: true, ends: .serverRefused),
-  Row("VALIDATING_REFERENCE_ERROR", .target, .halt, nothing: true, one: true, ends: .serverRefused),
+  Row("VALIDATING_REFERENCE_ERROR", .target, .halt, nothing: true, one: true, hold: .untilEdited, ends: .serverRefused),
   Row("ATOMIC_ERROR", .together, .halt, nothing: true, ends: .serverRefused),
   Row("ACCESS_DENIED", .hold, .halt, nothing: true, one: true, ends: .serverRefused),
   Row("UNIQUE_FIELD_ERROR", .hold, .halt, nothing: true, one: true, ends: .serverRefused),
@@ -63,13 +65,15 @@ private let rows: [Row] = [
   Row("CHANGE_TOKEN_EXPIRED", .hold, .halt, nothing: true, one: true, token: true, ends: .serverRefused),
   Row("SYNC_TOKEN_EXPIRED", .hold, .halt, nothing: true, one: true, token: true, ends: .serverRefused),
   Row("EXPIRED_CHANGE_TOKEN", .hold, .halt, nothing: true, one: true, token: true, ends: .serverRefused),
+  // Only both words together mean that.
   Row("TOKEN_UNKNOWN", .hold, .halt, nothing: true, one: true, ends: .serverRefused),
+  Row("SESSION_EXPIRED", .hold, .halt, nothing: true, one: true, ends: .serverRefused),
   // The size, or one record among many.
-  Row("BAD_REQUEST", .hold, .split, nothing: true, one: true, token: true, ends: .serverRefused),
-  Row("LIMIT_EXCEEDED", .split, .split, nothing: true, less: true, one: true, ends: .serverRefused),
+  Row("BAD_REQUEST", .hold, .split, nothing: true, one: true, token: true, hold: .untilEdited, ends: .serverRefused),
+  Row("LIMIT_EXCEEDED", .split, .split, nothing: true, less: true, one: true, hold: .untilEdited, ends: .serverRefused),
   Row("ANSWER_TOO_LARGE", .hold, .split, less: true, one: true, ends: .serverRefused),
   // The owner's storage.
-  Row("QUOTA_EXCEEDED", .hold, .stopSaves, nothing: true, one: true, ends: .serverRefused),
+  Row("QUOTA_EXCEEDED", .hold, .stopSaves, nothing: true, one: true, hold: .overQuota, ends: .serverRefused),
   // The account.
   Row("AUTHENTICATION_REQUIRED", .signIn, .signIn, nothing: true, ends: .needsSignIn),
   Row("AUTHENTICATION_FAILED", .signIn, .signIn, nothing: true, ends: .needsSignIn),
@@ -87,8 +91,11 @@ private let rows: [Row] = [
   Row("UNEXPECTED_SERVER_RESPONSE", status: 200, .retry, .halt, ends: .serverRefused),
   Row("ACCESS_DENIED", status: 503, .hold, .retry, one: true, ends: .throttled),
   Row("CONFLICT", status: 503, .resolve, .retry, one: true, ends: .throttled),
-  Row("BAD_REQUEST", status: 500, .hold, .split, nothing: true, one: true, token: true, ends: .serverRefused),
-  Row("QUOTA_EXCEEDED", status: 500, .hold, .stopSaves, nothing: true, one: true, ends: .serverRefused),
+  Row(
+    "BAD_REQUEST", status: 500, .hold, .split, nothing: true, one: true, token: true, hold: .untilEdited,
+    ends: .serverRefused),
+  Row(
+    "QUOTA_EXCEEDED", status: 500, .hold, .stopSaves, nothing: true, one: true, hold: .overQuota, ends: .serverRefused),
   Row("AUTHENTICATION_REQUIRED", status: 500, .signIn, .signIn, nothing: true, ends: .needsSignIn),
   Row("THROTTLED", status: 413, .retry, .retry, ends: .throttled),
   Row("NETWORK_ERROR", status: 413, .retry, .retry, ends: .unreachable),
@@ -99,12 +106,13 @@ private let rows: [Row] = [
   @Test func `is what the table says`() {
     for row in rows {
       let (error, name) = (row.error, row.testDescription)
-      #expect(ErrorPolicy.item(error) == row.item, "\(name), of one item")
-      #expect(ErrorPolicy.request(error) == row.request, "\(name), of a whole request")
-      #expect(ErrorPolicy.appliedNothing(error) == row.nothing, "\(name), whether nothing was applied")
-      #expect(ErrorPolicy.asksForLess(error) == row.less, "\(name), whether less may be asked for")
-      #expect(ErrorPolicy.mayBeOfOneRecord(error) == row.one, "\(name), whether it may be of one record")
-      #expect(ErrorPolicy.mayBeExpiredToken(error) == row.token, "\(name), whether the token may have expired")
+      #expect(error.meaning.item == row.item, "\(name), of one item")
+      #expect(error.meaning.request == row.request, "\(name), of a whole request")
+      #expect(error.meaning.appliedNothing == row.nothing, "\(name), whether nothing was applied")
+      #expect(error.meaning.asksForLess == row.less, "\(name), whether less may be asked for")
+      #expect(error.meaning.item.mayBeOfOneRecord == row.one, "\(name), whether it may be of one record")
+      #expect(error.meaning.mayBeExpiredToken == row.token, "\(name), whether the token may have expired")
+      #expect(error.meaning.hold == row.hold, "\(name), how long a record is held")
       #expect(error.asStrandlineError("syncing").code == row.ends, "\(name), as the end of a cycle")
     }
   }

@@ -1,5 +1,5 @@
-// One table of what each server error means, for a whole request and for one item of it. Formats/remote.md has it for people; a test
-// compares the two.
+// One table of what each server error means and what follows from it. `ErrorMeaning.init(_:)` has a line for each code; everything else
+// here only reads such a line. Formats/remote.md has the first two columns for people; a test compares the two.
 
 /// What follows from a refusal.
 package enum ErrorPolicy: Hashable, Sendable {
@@ -26,71 +26,101 @@ package enum ErrorPolicy: Hashable, Sendable {
   /// End the cycle with this error.
   case halt
 
-  /// What a refusal of one item means.
-  package static func item(_ error: CloudError) -> ErrorPolicy {
-    switch error.code {
-    case .throttled, .tryAgainLater, .zoneBusy, .internalError, .serviceUnavailable, .networkError,
-      .unexpectedServerResponse:
-      .retry
-    case .conflict, .exists: .resolve
-    case .notFound: .missing
-    case .validatingReferenceError: .target
-    // The batch is too large, not the record; if it has one record: hold.
-    case .limitExceeded: .split
-    case .zoneNotFound: .zoneMissing
-    case .atomicError: .together
-    case .authenticationRequired, .authenticationFailed: .signIn
-    // Quota, permission, validation, wrong types, and every unknown code.
-    default: .hold
-    }
-  }
-
-  /// What a refusal of a whole request means.
-  package static func request(_ error: CloudError) -> ErrorPolicy {
-    switch error.code {
-    case .throttled, .tryAgainLater, .zoneBusy, .internalError, .serviceUnavailable, .networkError: .retry
-    case .zoneNotFound: .zoneMissing
-    case .authenticationRequired, .authenticationFailed: .signIn
-    case .badRequest, .limitExceeded, .answerTooLarge: .split
-    // Half a batch would exceed the quota too.
-    case .quotaExceeded: .stopSaves
-    default:
-      if error.httpStatus == 413 {
-        .split
-      } else
-      // A gateway in between may fail with an answer that is not CloudKit's.
-      if let status = error.httpStatus, (500...599).contains(status) {
-        .retry
-      } else {
-        .halt
-      }
-    }
-  }
-
-  /// Whether a request that was refused as a whole with this error changed nothing at the server. An answer that is not CloudKit's,
-  /// one that could not be read, and one of an overloaded server do not say.
-  static func appliedNothing(_ error: CloudError) -> Bool {
-    guard request(error) != .retry, error.code != .answerTooLarge else { return false }
-    return error.code != .unexpectedServerResponse || error.httpStatus == 413
-  }
-
-  /// Whether a request that only reads may succeed if it asks for less. BAD_REQUEST has another cause than the size.
-  package static func asksForLess(_ error: CloudError) -> Bool { request(error) == .split && error.code != .badRequest }
-
   /// Whether one record may have caused this refusal of a request for several. Alone it would be refused again.
-  package static func mayBeOfOneRecord(_ error: CloudError) -> Bool {
-    switch item(error) {
+  package var mayBeOfOneRecord: Bool {
+    switch self {
     case .hold, .split, .target, .resolve: true
     case .retry, .missing, .zoneMissing, .together, .stopSaves, .signIn, .halt: false
     }
   }
 
-  /// Whether a request may have been refused because its change token has expired. CloudKit Web Services documents no code for that;
-  /// the live service answered BAD_REQUEST for the zone. Other servers may use a code like SYNC_TOKEN_EXPIRED.
-  package static func mayBeExpiredToken(_ error: CloudError) -> Bool {
-    let code = error.code.rawValue.uppercased()
-    return error.code == .badRequest || (code.contains("TOKEN") && code.contains("EXPIRED"))
+  /// Whether a record that was refused is held.
+  var holds: Bool {
+    switch self {
+    case .hold, .split, .halt: true
+    case .retry, .resolve, .missing, .zoneMissing, .target, .together, .stopSaves, .signIn: false
+    }
   }
+
+  /// Whether the server did nothing with a record that was refused. After a `retry` it may have saved it.
+  var appliedNothing: Bool {
+    switch self {
+    case .hold, .halt, .split, .target, .signIn, .zoneMissing, .together, .resolve: true
+    case .retry, .missing, .stopSaves: false
+    }
+  }
+}
+
+/// How long a record is held that was refused with an error, if the server names no time.
+enum HoldTime: Hashable, Sendable {
+  /// Until it is edited or released: the record itself, or one that it refers to, is wrong, and time does not change that.
+  case untilEdited
+  /// As long as the app wants to wait for storage.
+  case overQuota
+  /// Longer each time.
+  case doubling
+}
+
+/// What an error means: a line of the table.
+package struct ErrorMeaning: Hashable, Sendable {
+  /// The refusal of one item.
+  package var item: ErrorPolicy
+  /// The refusal of a whole request.
+  package var request: ErrorPolicy
+  /// Whether a request that was refused as a whole with it changed nothing at the server. An answer that is not CloudKit's, one that
+  /// could not be read, and one of an overloaded server do not say.
+  var appliedNothing = true
+  /// Whether a request that only reads may succeed if it asks for less.
+  package var asksForLess = false
+  var hold = HoldTime.doubling
+  /// Whether a request may have been refused because its change token has expired. CloudKit Web Services documents no code for that; the
+  /// live service answered BAD_REQUEST for the zone. Other servers may use a code like SYNC_TOKEN_EXPIRED.
+  package var mayBeExpiredToken = false
+  /// The error with which a cycle ends by it.
+  var ends = StrandlineError.Code.serverRefused
+
+  private init(_ item: ErrorPolicy, _ request: ErrorPolicy, _ change: (inout Self) -> Void = { _ in }) {
+    (self.item, self.request) = (item, request)
+    change(&self)
+  }
+
+  package init(_ error: CloudError) {
+    switch error.code {
+    case .throttled, .tryAgainLater, .zoneBusy, .internalError, .serviceUnavailable:
+      self.init(.retry, .retry) { ($0.appliedNothing, $0.ends) = (false, .throttled) }
+    case .networkError: self.init(.retry, .retry) { ($0.appliedNothing, $0.ends) = (false, .unreachable) }
+    case .unexpectedServerResponse: self.init(.retry, .halt) { $0.appliedNothing = false }
+    case .conflict, .exists: self.init(.resolve, .halt) { $0.ends = .throttled }
+    case .notFound: self.init(.missing, .halt)
+    case .validatingReferenceError: self.init(.target, .halt) { $0.hold = .untilEdited }
+    case .atomicError: self.init(.together, .halt)
+    case .zoneNotFound: self.init(.zoneMissing, .zoneMissing)
+    case .authenticationRequired, .authenticationFailed: self.init(.signIn, .signIn) { $0.ends = .needsSignIn }
+    case .badRequest: self.init(.hold, .split) { ($0.hold, $0.mayBeExpiredToken) = (.untilEdited, true) }
+    // The batch is too large, not the record; if it has one record: hold.
+    case .limitExceeded: self.init(.split, .split) { ($0.asksForLess, $0.hold) = (true, .untilEdited) }
+    case .answerTooLarge: self.init(.hold, .split) { ($0.appliedNothing, $0.asksForLess) = (false, true) }
+    // Half a batch would exceed the quota too.
+    case .quotaExceeded: self.init(.hold, .stopSaves) { $0.hold = .overQuota }
+    // Permission, validation, wrong types, and every unknown code.
+    default:
+      let code = error.code.rawValue.uppercased()
+      self.init(.hold, .halt) { $0.mayBeExpiredToken = code.contains("TOKEN") && code.contains("EXPIRED") }
+    }
+    // A code that says more than the status counts.
+    guard request == .halt, let status = error.httpStatus else { return }
+    if status == 413 {
+      (request, appliedNothing, asksForLess) = (.split, true, true)
+    } else if (500...599).contains(status) {
+      // A gateway in between may fail with an answer that is not CloudKit's.
+      (request, appliedNothing, ends) = (.retry, false, .throttled)
+    }
+  }
+}
+
+extension CloudError {
+  /// What it means.
+  package var meaning: ErrorMeaning { ErrorMeaning(self) }
 }
 
 extension CloudError {
@@ -99,28 +129,28 @@ extension CloudError {
     let retryAfter = isServers ? wait : nil
     // Without the engine's own backoff, which delays automatic cycles only and not a later `now()`.
     let later = retryAfter.map { "; try again in \(Int($0.rounded(.up))) s" } ?? ""
-    switch code {
-    case .conflict, .exists:
+    let meaning = meaning
+    switch meaning.ends {
+    case .throttled where meaning.item == .resolve:
       return StrandlineError(
         .throttled, "\(doing): \(reason); unsent changes stay in the store, and are sent again\(later)",
         underlying: self,
         retryAfter: retryAfter)
-    case .networkError:
+    case .throttled:
+      return StrandlineError(
+        .throttled, "\(doing): the server asks to try again later (\(code.rawValue): \(reason))\(later)",
+        underlying: self, retryAfter: retryAfter)
+    case .unreachable:
       return StrandlineError(
         .unreachable, "\(doing): the server cannot be reached: \(reason)\(later)", underlying: self,
         retryAfter: retryAfter)
-    case .authenticationRequired, .authenticationFailed:
+    case .needsSignIn:
       let place = redirectURL.map { " at \($0)" } ?? ""
       return StrandlineError(
         .needsSignIn,
         "\(doing): the server requires a sign-in\(place): \(reason); sign in and pass the new web auth token",
         underlying: self)
     default:
-      if ErrorPolicy.request(self) == .retry {
-        return StrandlineError(
-          .throttled, "\(doing): the server asks to try again later (\(code.rawValue): \(reason))\(later)",
-          underlying: self, retryAfter: retryAfter)
-      }
       return StrandlineError(
         .serverRefused, "\(doing): the server refused the request: \(self); unsent changes stay in the store",
         underlying: self)

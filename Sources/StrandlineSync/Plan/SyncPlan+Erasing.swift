@@ -89,9 +89,9 @@ extension SyncPlan {
     let zone = request.zone
     guard case .erasing(let erasure) = self[zone].phase else { return }
     switch erasure {
-    case .askingByToken where ErrorPolicy.mayBeExpiredToken(error):
+    case .askingByToken where error.meaning.mayBeExpiredToken:
       self[zone].phase = .erasing(.readingFeed(Feed(), from: nil, tokenWasRefused: true))
-    case .readingFeed(var feed, let from, let wasRefused) where ErrorPolicy.asksForLess(error) && feed.limit > 1:
+    case .readingFeed(var feed, let from, let wasRefused) where error.meaning.asksForLess && feed.limit > 1:
       feed.limit /= 2
       self[zone].phase = .erasing(.readingFeed(feed, from: from, tokenWasRefused: wasRefused))
     case .askingByToken, .readingFeed, .deleting: try refuseErasure(of: zone, error, facts)
@@ -99,7 +99,7 @@ extension SyncPlan {
   }
 
   mutating func refuseErasure(of zone: ZoneID, _ error: CloudError, _ facts: some SyncFacts) throws {
-    switch ErrorPolicy.request(error) {
+    switch error.meaning.request {
     // An earlier request has deleted it, or another device.
     case .zoneMissing: erased(zone, isLeft: false, facts)
     case .signIn: throw error

@@ -95,7 +95,7 @@ extension SyncPlan {
         try take(page, to: request, offset, isAlone: isAlone, facts)
       // The pages of other zones have filled the answer.
       case .success, nil: self[request.zone].feed.progress.noteUnanswered(request.token)
-      case .failure(let error) where ErrorPolicy.request(error) == .retry:
+      case .failure(let error) where error.meaning.request == .retry:
         if request.purpose == .feed { self[request.zone].feed.progress.noteUnanswered(request.token) }
         restLonger(request.zone, because: error, facts)
       case .failure(let error): refused.append((request, error))
@@ -225,7 +225,7 @@ extension SyncPlan {
 
   private mutating func refuseFeed(_ request: PageRequest, _ error: CloudError, _ facts: some SyncFacts) throws {
     let zone = request.zone
-    if request.token != nil, ErrorPolicy.mayBeExpiredToken(error) {
+    if request.token != nil, error.meaning.mayBeExpiredToken {
       cycle.tokenRefusals[zone, default: 0] += 1
       if cycle.tokenRefusals[zone, default: 0] <= Self.tokenRefusalsMax {
         // Asked once without the token. If that is refused too, the token was not the cause and is kept.
@@ -234,10 +234,10 @@ extension SyncPlan {
       }
     }
     if self[zone].feed.start == .tokenRefused { self[zone].feed.start = .token }
-    switch ErrorPolicy.request(error) {
+    switch error.meaning.request {
     case .zoneMissing: confirmLoss(of: zone, error, facts)
     case .signIn: throw error
-    case .split where ErrorPolicy.asksForLess(error) && request.limit > 1: self[zone].feed.limit = request.limit / 2
+    case .split where error.meaning.asksForLess && request.limit > 1: self[zone].feed.limit = request.limit / 2
     // The other zones are still fetched; the cycle throws this error at its end.
     default: self[zone].refuse(error)
     }

@@ -134,11 +134,11 @@ extension SyncPlan {
 
   mutating func refuse(_ request: NewestRequest, _ error: CloudError) throws {
     let zone = request.zone
-    switch ErrorPolicy.request(error) {
+    switch error.meaning.request {
     case .signIn: throw error
     // The request for the zone's page finds out.
     case .zoneMissing: self[zone].feed.newest?.skipAll()
-    case .split where ErrorPolicy.asksForLess(error) && request.limit > 1: self[zone].feed.newest?.halve()
+    case .split where error.meaning.asksForLess && request.limit > 1: self[zone].feed.newest?.halve()
     default:
       notices.append(.skipped(type: request.type, zone: zone, error))
       if error.code == .unsupported { self[zone].feed.newest?.skipAll() } else { self[zone].feed.newest?.skip() }
@@ -181,7 +181,7 @@ extension SyncPlan {
     let zone = request.zone
     guard var next = self[zone].listing else { return }
     // If no user is signed in, the next request says so; otherwise it is these records alone, and they are looked up again.
-    for case .failed(let error, _) in found.values where ErrorPolicy.item(error) == .signIn {
+    for case .failed(let error, _) in found.values where error.meaning.item == .signIn {
       due.forgetAccount()
     }
     next.take(request.names)
@@ -191,10 +191,10 @@ extension SyncPlan {
 
   mutating func refuseListed(_ request: LookupRequest, _ error: CloudError, _ facts: some SyncFacts) throws {
     let zone = request.zone
-    switch ErrorPolicy.request(error) {
+    switch error.meaning.request {
     case .zoneMissing: confirmLoss(of: zone, error, kind: .listed, facts)
     case .signIn: throw error
-    case _ where ErrorPolicy.mayBeOfOneRecord(error):
+    case _ where error.meaning.item.mayBeOfOneRecord:
       guard request.names.count == 1 else {
         limits.listed.refused(request.names.count)
         return limits.listed.growLater()

@@ -101,7 +101,7 @@ extension SyncPlan {
     let changes = request.names.compactMap { name in
       let id = RecordID(name, zone: zone)
       // A record whose upload waits for this lookup is sent again, or its change is held. Any other is held as unreadable.
-      if case .failed(let error, _)? = found[name], ErrorPolicy.mayBeOfOneRecord(error), queue.waits[id] != .lookup {
+      if case .failed(let error, _)? = found[name], error.meaning.item.mayBeOfOneRecord, queue.waits[id] != .lookup {
         return ServerChange(id, .unreadable(error))
       }
       return ServerChange(id, answer: found[name])
@@ -186,7 +186,7 @@ extension SyncPlan {
   /// growing backoff.
   private mutating func postponeLookup(of id: RecordID, _ error: CloudError, _ facts: some SyncFacts) {
     // If no user is signed in, the next request says so; otherwise it is this record alone.
-    if ErrorPolicy.item(error) == .signIn { due.forgetAccount() }
+    if error.meaning.item == .signIn { due.forgetAccount() }
     guard queue.waits[id] == .lookup else { return }
     records.countUnshown(id, error)
     sendAgain(id, facts)
@@ -197,12 +197,12 @@ extension SyncPlan {
 
   mutating func refuse(_ request: LookupRequest, _ error: CloudError, _ facts: some SyncFacts) throws {
     let zone = request.zone
-    switch ErrorPolicy.request(error) {
+    switch error.meaning.request {
     case .signIn: throw error
     case .zoneMissing:
       lookUpLater(zone, error, facts)
       confirmLoss(of: zone, error, facts)
-    case _ where ErrorPolicy.mayBeOfOneRecord(error):
+    case _ where error.meaning.item.mayBeOfOneRecord:
       if request.names.count == 1 {
         refuseLookup(of: request.names[0], in: zone, error, facts)
       } else {

@@ -45,7 +45,7 @@ extension SyncPlan {
             ? .endOldLife(upload.id)
             : .append(.settled(Settled(id: upload.id, lsn: upload.lsn, outcome: .deleted))))
         answer.report.uploaded += 1
-      case .refused(let error, .hold, _), .refused(let error, .halt, _), .refused(let error, .split, _):
+      case .refused(let error, let policy, _) where policy.holds:
         if upload.operation.kind != .delete, halted[upload.haltedType] != nil { continue }
         step.before.append(.event(heldEvent(upload.item, error, facts), if: .newest(upload.id, upload.lsn)))
         answer.report.held += 1
@@ -303,13 +303,10 @@ extension SyncPlan {
   private static func holdMilliseconds(
     _ error: CloudError, _ attempts: UInt64, _ overQuota: OverQuotaWait
   ) -> Int64 {
-    switch error.code {
-    // The record itself is wrong, and time does not change that.
-    case .badRequest, .limitExceeded: 0
-    // A change of the other record ends it, not time.
-    case .validatingReferenceError: 0
-    case .quotaExceeded: overQuota.milliseconds(attempts: attempts)
-    default: holdMilliseconds(attempts: attempts)
+    switch error.meaning.hold {
+    case .untilEdited: 0
+    case .overQuota: overQuota.milliseconds(attempts: attempts)
+    case .doubling: holdMilliseconds(attempts: attempts)
     }
   }
 
@@ -399,15 +396,8 @@ struct UploadAnswer: Sendable {
     /// With the server's version if the refusal brought it.
     case refused(CloudError, ErrorPolicy, ServerRecord?)
 
-    /// Whether the server did nothing with the record. After a `retry` it may have saved it.
-    var appliedNothing: Bool {
-      switch self {
-      case .refused(_, .hold, _), .refused(_, .halt, _), .refused(_, .split, _), .refused(_, .target, _),
-        .refused(_, .signIn, _), .refused(_, .zoneMissing, _), .refused(_, .together, _), .refused(_, .resolve, _):
-        true
-      case .saved, .deleted, .refused: false
-      }
-    }
+    /// Whether the server did nothing with the record.
+    var appliedNothing: Bool { if case .refused(_, let policy, _) = self { policy.appliedNothing } else { false } }
   }
 
   let zone: ZoneID
@@ -435,7 +425,7 @@ struct UploadAnswer: Sendable {
         deletes = true
         outcomes.append((upload, .deleted))
       case .failed(let error, let server):
-        let policy = ErrorPolicy.item(error)
+        let policy = error.meaning.item
         if policy != .together { refusedCount += 1 }
         if policy == .together { victims.insert(upload.id) }
         if policy == .missing, upload.operation.kind == .delete { notFoundCount += 1 }
@@ -466,10 +456,7 @@ struct UploadAnswer: Sendable {
   var held: Set<RecordID> {
     var held: Set<RecordID> = []
     for (upload, outcome) in outcomes {
-      switch outcome {
-      case .refused(_, .hold, _), .refused(_, .halt, _), .refused(_, .split, _): held.insert(upload.id)
-      case .saved, .deleted, .refused: break
-      }
+      if case .refused(_, let policy, _) = outcome, policy.holds { held.insert(upload.id) }
     }
     return held
   }

@@ -176,7 +176,7 @@ extension SyncPlan {
   /// An upload was refused as a whole, or lost its answer.
   private mutating func takeRefusal(of request: UploadRequest, _ error: CloudError, _ facts: some SyncFacts) throws {
     let (batch, zone) = (request.uploads, request.zone)
-    switch ErrorPolicy.request(error) {
+    switch error.meaning.request {
     case .retry:
       // The server may have applied any part of the batch: wait, then fetch before anything of it is sent again.
       for upload in batch { queue.wait(upload.id, for: .fetch) }
@@ -186,7 +186,7 @@ extension SyncPlan {
       noteRefusal(of: batch, error)
       for upload in batch { queue.wake(upload.id) }
       confirmLoss(of: zone, error, kind: .upload, facts)
-    case .split where !ErrorPolicy.appliedNothing(error):
+    case .split where !error.meaning.appliedNothing:
       for upload in batch {
         records.countRefusal(of: upload.id, error)
         queue.wait(upload.id, for: .fetch)
@@ -223,7 +223,7 @@ extension SyncPlan {
 
   /// The server refuses every change of a zone: a halt begins. If the answer is not CloudKit's, only this cycle gives the zone up.
   mutating func refuseChanges(of id: RecordID, _ error: CloudError, _ facts: some SyncFacts) {
-    if ErrorPolicy.appliedNothing(error) {
+    if error.meaning.appliedNothing {
       queue.haltChanges(of: id, because: error, at: facts.now.nanoseconds)
     } else {
       self[id.zone].refuse(error)
@@ -232,7 +232,7 @@ extension SyncPlan {
 
   /// The server refused a request as a whole, and applied nothing of it.
   private mutating func noteRefusal(of batch: [Upload], _ error: CloudError) {
-    guard ErrorPolicy.appliedNothing(error), case let events = Self.refusedEvents(of: batch), !events.isEmpty else {
+    guard error.meaning.appliedNothing, case let events = Self.refusedEvents(of: batch), !events.isEmpty else {
       return
     }
     addStep(.append(events))

@@ -211,7 +211,7 @@ package struct SyncPlan: Sendable {
     case (_, .failure(let error)):
       // Neither the user nor the list of changed zones can be asked for in smaller parts.
       let isWhole = error.code == .answerTooLarge && (request.kind == .account || request.kind == .zoneList)
-      if isWhole || ErrorPolicy.request(error) == .retry {
+      if isWhole || error.meaning.request == .retry {
         postpone(request, error, facts)
       } else {
         try refuse(request, error, facts)
@@ -230,7 +230,7 @@ package struct SyncPlan: Sendable {
 
   /// The server has refused a request, or one zone of it.
   mutating func hear(_ error: CloudError) {
-    if ErrorPolicy.request(error) == .signIn { due.isAccountKnown = false }
+    if error.meaning.request == .signIn { due.isAccountKnown = false }
   }
 
   /// A prefetched page failed; it may be asked for again after a wait.
@@ -280,7 +280,7 @@ package struct SyncPlan: Sendable {
     case .user: throw error
     case .changedZones(let list):
       // Asked once without the token. Only if that succeeds was the token the cause.
-      guard list.token != nil, ErrorPolicy.mayBeExpiredToken(error) else {
+      guard list.token != nil, error.meaning.mayBeExpiredToken else {
         due.isListFromStart = false
         throw error
       }
@@ -290,7 +290,7 @@ package struct SyncPlan: Sendable {
       throw error
     case .pages(let pages) where pages.count == 1: try refuse(pages[0], error, facts)
     case .pages(let pages):
-      if ErrorPolicy.request(error) == .signIn { throw error }
+      if error.meaning.request == .signIn { throw error }
       // One of the zones may be the cause, or the size of the answer.
       limits.zones.refused(pages.count)
       limits.zones.growLater()
@@ -302,7 +302,7 @@ package struct SyncPlan: Sendable {
       }
     case .createZone(let zone, let creation):
       if case .again = creation { self[zone].phase = .open }
-      if ErrorPolicy.request(error) == .signIn { throw error }
+      if error.meaning.request == .signIn { throw error }
       switch creation {
       case .upload(let id): refuseChanges(of: id, error, facts)
       case .again: self[zone].refuse(error)

@@ -160,7 +160,7 @@ struct CycleDriver: Sendable {
     }
     try plan.recorded(step, try worked.get(), StoreFacts(store))
     let outcome = try asked.get()
-    if case .failure(let error) = outcome.result, ErrorPolicy.request(error) == .retry {
+    if case .failure(let error) = outcome.result, error.meaning.request == .retry {
       plan.aheadFailed(page, error, StoreFacts(store))
     } else {
       plan.hear(outcome, .page)

@@ -63,7 +63,7 @@ package struct Intake {
     case .absence: try apply(absenceOf: change.id, to: &core)
     case .unseen(let unseen): try apply(unseen, change.id, to: &core)
     case .unreadable(let error):
-      let isFinal = !error.raw.isEmpty || ErrorPolicy.mayBeOfOneRecord(error)
+      let isFinal = !error.raw.isEmpty || error.meaning.item.mayBeOfOneRecord
       try hold(change.id, error, asksAgain: source != .lookup || !isFinal, &core)
     }
   }

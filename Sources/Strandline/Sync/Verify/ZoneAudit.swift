@@ -85,10 +85,10 @@ extension CycleDriver {
       // After an empty page with a new token the list goes on; a repeated token leads nowhere.
       return page.changes.isEmpty && page.token != token ? page : nil
     } catch let error as CloudError {
-      switch ErrorPolicy.request(error) {
+      switch error.meaning.request {
       // The plan has set a wait.
       case .retry: return nil
-      case .split where ErrorPolicy.asksForLess(error) && feed.limit > 1:
+      case .split where error.meaning.asksForLess && feed.limit > 1:
         feed.limit /= 2
         return nil
       case .zoneMissing:
@@ -151,7 +151,7 @@ extension CycleDriver {
         if try await list(zone, since: token, &feed) != nil { return true }
       }
     } catch let error as StrandlineError
-      where (error.underlying as? CloudError).map(ErrorPolicy.mayBeExpiredToken) ?? false
+      where (error.underlying as? CloudError)?.meaning.mayBeExpiredToken == true
     {
       return false
     }
