@@ -104,4 +104,19 @@ extension `The plan of a cycle` {
       #expect(driver.plan.remembered == [:], "seed \(seed)")
     }
   }
+
+  @Test func `a cycle without time is over if there is nothing to ask for, and not if something is pending`() throws {
+    var driver = try asked(Lines.seen())
+    try expectEnd(&driver)
+    let over = try driver.plan.next(driver.facts, SyncPlan.Means(hasTime: false))
+    guard case .done = over else { throw PlanDriver.Unexpected(words: "\(over)") }
+    try driver.facts.append([Lines.saved("n")])
+    later(&driver, milliseconds: 0)
+    var next = try driver.plan.next(driver.facts, SyncPlan.Means(hasTime: false))
+    while case .store(let step) = next {
+      try driver.plan.recorded(step, .taken(TakenChanges()), driver.facts)
+      next = try driver.plan.next(driver.facts, SyncPlan.Means(hasTime: false))
+    }
+    guard case .outOfTime = next else { throw PlanDriver.Unexpected(words: "\(next)") }
+  }
 }

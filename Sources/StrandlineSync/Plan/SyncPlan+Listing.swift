@@ -117,10 +117,8 @@ extension SyncPlan {
   }
 
   /// The query for the next of the newest records.
-  mutating func chooseNewest(_ facts: some SyncFacts) -> NewestRequest? {
-    guard let zone = zoneToQuery(facts), case .recentFirst(let types, let count) = policies.firstFetch else {
-      return nil
-    }
+  mutating func chooseNewest(of zone: ZoneID) -> NewestRequest? {
+    guard case .recentFirst(let types, let count) = policies.firstFetch else { return nil }
     let next = self[zone].feed.newest ?? NewestRecords(types, count: count)
     self[zone].feed.newest = next
     return next.type.map { NewestRequest(type: $0, zone: zone, limit: next.limit, marker: next.marker) }
@@ -160,8 +158,7 @@ extension SyncPlan {
   }
 
   /// Looks up the next of the listed records; the answer of one request is one transaction.
-  mutating func chooseListed(_ facts: some SyncFacts) throws -> Choice? {
-    guard let zone = zoneWithListing(facts) else { return nil }
+  mutating func chooseListed(of zone: ZoneID, _ facts: some SyncFacts) throws -> Choice? {
     var next = try fill(zone, facts)
     let names = next.names(limits.listed.current)
     guard !names.isEmpty else {

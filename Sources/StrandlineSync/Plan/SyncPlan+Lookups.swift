@@ -25,8 +25,11 @@ extension SyncPlan {
     if zones.values.contains(where: { !$0.lookups.isEmpty && !$0.isInQuestion }) || zoneToGoOnWith != nil {
       return true
     }
-    return due.isReview && cycle.options.direction != .pushOnly && !recordsInQuestion(facts).isEmpty
+    return queue.hasLookups || reviews && !recordsInQuestion(facts).isEmpty
   }
+
+  /// Whether this cycle looks up the records in question, and has not yet.
+  var reviews: Bool { due.isReview && cycle.options.direction != .pushOnly }
 
   mutating func chooseLookup(_ facts: some SyncFacts) throws -> Choice? {
     collectLookups(facts)
@@ -53,7 +56,7 @@ extension SyncPlan {
   /// Adds the records to look up once in a cycle: those in question, among them those that a page could not show.
   private mutating func collectLookups(_ facts: some SyncFacts) {
     _ = takeQueuedLookups()
-    guard due.isReview, cycle.options.direction != .pushOnly else { return }
+    guard reviews else { return }
     due.beginReview()
     for id in recordsInQuestion(facts) { lookUp(id) }
   }

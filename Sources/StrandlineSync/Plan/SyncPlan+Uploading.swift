@@ -33,7 +33,6 @@ struct MadeOperation: Sendable {
 extension SyncPlan {
   /// The next upload, or another step towards it; nil if nothing is ready.
   mutating func chooseUpload(_ facts: some SyncFacts) throws -> Choice? {
-    guard cycle.sends else { return nil }
     // Forgets erasures that the app has taken back.
     for (zone, known) in zones where facts.zone(zone)?.lostReason != .erasing {
       if case .erasing = known.phase { self[zone].phase = .open }

@@ -6,19 +6,21 @@ import StrandlineSystem
 extension SyncPlan {
   // MARK: The list of changed zones
 
-  mutating func chooseList(_ facts: some SyncFacts) throws -> Choice? {
-    if let zone = zoneInQuestion {
-      guard self[zone].isRecreating else { return .next(.ask(.allZones(zone))) }
-      if pace.wait(for: .upload, at: facts.now) == nil {
-        // A person may have decided otherwise during a wait.
-        guard let state = facts.zone(zone), !state.isLost, state.resetPolicy == ResyncSource.here.rawValue else {
-          self[zone].phase = .open
-          return .again
-        }
-        return .next(.ask(.createZone(zone, .again)))
-      }
+  /// Whether the list of changed zones has to be fetched.
+  var isListDue: Bool { due.isList && cycle.fetchesFeed }
+
+  /// Creates a zone again, unless that has to wait: then the list is next.
+  mutating func chooseRecreation(of zone: ZoneID, _ facts: some SyncFacts) -> Choice? {
+    guard pace.wait(for: .upload, at: facts.now) == nil else { return isListDue ? chooseList(facts) : nil }
+    // A person may have decided otherwise during a wait.
+    guard let state = facts.zone(zone), !state.isLost, state.resetPolicy == ResyncSource.here.rawValue else {
+      self[zone].phase = .open
+      return .again
     }
-    guard due.isList, cycle.fetchesFeed else { return nil }
+    return .next(.ask(.createZone(zone, .again)))
+  }
+
+  func chooseList(_ facts: some SyncFacts) -> Choice {
     let (scope, fromStart) = (scope, due.isListFromStart)
     let known = facts.learned { $0.databaseTokens[scope] }
     return .next(.ask(.changedZones(ListRequest(known: known, fromStart: fromStart && known != nil))))

@@ -103,7 +103,7 @@ package struct SyncPlan: Sendable {
       cycle.idleTurns += 1
       guard cycle.idleTurns < idleTurnsMax else { throw NoProgress(turns: cycle.idleTurns) }
       if let step = takeStep() { return .store(step) }
-      if !means.hasTime, try due.isReview || RequestKind.allCases.contains(where: { try isDue($0, facts) }) {
+      if !means.hasTime, due.isReview || RequestKind.allCases.contains(where: { isDue($0, facts) }) {
         // A prefetched page that has arrived is not thrown away.
         guard let ahead = means.ahead, let request = nextPage(facts), request == ahead else { return .outOfTime }
         return .ask(.pages([request]))
@@ -151,7 +151,7 @@ package struct SyncPlan: Sendable {
     for kind in [RequestKind.account, .zoneList, .query, .page, .lookup, .upload, .listed] {
       if kind != .account, !due.isAccountKnown { break }
       if let wait = pace.wait(for: kind, at: facts.now) {
-        if blocked.map({ wait.milliseconds < $0.milliseconds }) ?? true, try isDue(kind, facts) { blocked = wait }
+        if blocked.map({ wait.milliseconds < $0.milliseconds }) ?? true, isDue(kind, facts) { blocked = wait }
       } else if let choice = try choose(kind, facts) {
         return choice
       }
@@ -170,32 +170,76 @@ package struct SyncPlan: Sendable {
     try cycle.sends && queue.checkHalts(facts)
   }
 
-  private mutating func choose(_ kind: RequestKind, _ facts: some SyncFacts) throws -> Choice? {
+  /// What there is to ask for, of one kind of request.
+  private enum Work {
+    case user
+    /// Whether the server has a zone.
+    case question(ZoneID)
+    /// A zone is created again.
+    case recreation(ZoneID)
+    case list
+    case newest(ZoneID)
+    case pages([PageRequest])
+    case lookups
+    case uploads
+    case listed(ZoneID)
+    /// Nothing that needs a request: the plan only looks at what it remembers.
+    case tidying
+  }
+
+  /// What there is to ask for, of one kind; nil if nothing is due. Both the next request and the wait for it follow from this, so that
+  /// the plan never waits for what it would not ask, and asks for nothing that it would not wait for.
+  private func work(of kind: RequestKind, _ facts: some SyncFacts) -> Work? {
     switch kind {
-    case .account: due.isAccountKnown ? nil : .next(.ask(.user))
-    case .zoneList: try chooseList(facts)
-    case .query: chooseNewest(facts).map { .next(.ask(.newest($0))) }
-    case .page: nextPages(facts).map { .next(.ask(.pages($0))) }
-    case .lookup: try chooseLookup(facts)
-    case .upload: try chooseUpload(facts)
-    case .listed: try chooseListed(facts)
+    case .account: due.isAccountKnown ? nil : .user
+    case .zoneList:
+      if let zone = zoneInQuestion {
+        self[zone].isRecreating ? .recreation(zone) : .question(zone)
+      } else {
+        isListDue ? .list : nil
+      }
+    case .query: zoneToQuery(facts).map { .newest($0) }
+    case .page: nextPages(facts).map { .pages($0) }
+    case .lookup: hasLookups(facts) ? .lookups : reviews ? .tidying : nil
+    case .upload:
+      if let zone = zones.first(where: \.value.isRecreating)?.key {
+        .recreation(zone)
+      } else if cycle.sends {
+        zoneToErase(facts) != nil || facts.hasPending ? .uploads : .tidying
+      } else {
+        nil
+      }
+    case .listed: zoneWithListing(facts).map { .listed($0) }
     }
   }
 
   /// Whether something of a kind may be asked for.
-  func isDue(_ kind: RequestKind, _ facts: some SyncFacts) throws -> Bool {
-    switch kind {
-    case .account: !due.isAccountKnown
-    case .zoneList: zoneInQuestion != nil || (due.isList && cycle.fetchesFeed)
-    case .query: zoneToQuery(facts) != nil
-    case .page: nextZoneToFetch(facts) != nil
-    case .listed: zoneWithListing(facts) != nil
-    case .lookup: hasLookups(facts)
-    case .upload:
-      zones.values.contains(where: \.isRecreating)
-        || cycle.sends
-          && (zoneToErase(facts) != nil || facts.hasPending)
+  func isDue(_ kind: RequestKind, _ facts: some SyncFacts) -> Bool {
+    switch work(of: kind, facts) {
+    case nil, .tidying: false
+    default: true
     }
+  }
+
+  private mutating func choose(_ kind: RequestKind, _ facts: some SyncFacts) throws -> Choice? {
+    switch work(of: kind, facts) {
+    case .user: return .next(.ask(.user))
+    case .question(let zone): return .next(.ask(.allZones(zone)))
+    // The turn of the list makes it, when uploads need not wait.
+    case .recreation where kind == .upload: return cycle.sends ? try chooseUpload(facts) : nil
+    case .recreation(let zone): return chooseRecreation(of: zone, facts)
+    case .list: return chooseList(facts)
+    case .newest(let zone): return chooseNewest(of: zone).map { .next(.ask(.newest($0))) }
+    case .pages(let pages): return .next(.ask(.pages(pages)))
+    case .lookups: return try chooseLookup(facts)
+    case .uploads: return try chooseUpload(facts)
+    case .listed(let zone): return try chooseListed(of: zone, facts)
+    case .tidying where kind == .upload: return try chooseUpload(facts)
+    // Nothing is in question: nothing is looked up before something is again.
+    case .tidying: due.beginReview()
+    case nil: break
+    }
+    return nil
   }
 
   // MARK: Answers

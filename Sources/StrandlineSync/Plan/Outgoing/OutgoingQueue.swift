@@ -237,6 +237,8 @@ package struct OutgoingQueue: Sendable {
   /// The request was answered, or has failed.
   mutating func ended() { underWay = [:] }
 
+  /// Whether records have to be looked up before they can be sent.
+  var hasLookups: Bool { !lookups.isEmpty }
   /// Takes the records that have to be looked up before they can be sent.
   mutating func takeLookups() -> [RecordID] {
     defer { lookups = [] }
