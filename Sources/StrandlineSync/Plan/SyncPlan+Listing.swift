@@ -201,7 +201,7 @@ extension SyncPlan {
       // As with any other lookup, the record or the zone may be the cause.
       next.refused.add(request.names[0], error)
       self[zone].listing = next
-      if next.refused.isOfAll {
+      if next.refused.cause == .all {
         self[zone].listing = nil
         self[zone].refuse(error)
         limits.listed.reset()

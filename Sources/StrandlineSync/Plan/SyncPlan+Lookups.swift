@@ -223,7 +223,7 @@ extension SyncPlan {
   ) {
     self[zone].lookups.refused.add(name, error)
     self[zone].lookups.names.remove(name)
-    guard self[zone].lookups.refused.isOfAll else { return }
+    guard self[zone].lookups.refused.cause == .all else { return }
     self[zone].lookups.names.formUnion(self[zone].lookups.refused.names)
     self[zone].refuse(error)
     limits.lookups.reset()

@@ -7,8 +7,6 @@ extension SyncPlan {
   /// The first wait of a hold whose cause may be temporary; it doubles with each attempt.
   static let holdMilliseconds: Int64 = 300_000
   static let holdMillisecondsMax: Int64 = 24 * 3_600_000
-  /// From this number on, records of a zone and a type that are refused with the same words are not held one by one.
-  static let alikeMin = 3
 
   /// Appends the events that follow from the answer, in one transaction.
   mutating func settle(
@@ -478,32 +476,22 @@ struct UploadAnswer: Sendable {
     outcomes.filter { $0.upload.operation.kind != .delete && $0.upload.haltedType == type }.map(\.upload.item)
   }
 
-  /// The types of which every save, and at least `alikeMin`, was refused with the same words: no single record is the cause.
+  /// The types of which the server refuses every save.
   ///
-  /// - Parameter known: types that are halted already, for which one refusal is enough.
+  /// - Parameter known: the types that are halted already.
   func haltedTypes(known: [UploadHalts.HaltedType: CloudError]) -> [UploadHalts.HaltedType: CloudError] {
-    var errors: [UploadHalts.HaltedType: (error: CloudError, count: Int)] = [:]
-    // If the words name a record to which all of them refer, it may be the cause, and the rest of the type may be accepted.
-    var named: [UploadHalts.HaltedType: Set<CloudName>] = [:]
+    var refused: [UploadHalts.HaltedType: [RefusedSave]] = [:]
     var others: Set<UploadHalts.HaltedType> = []
     for (upload, outcome) in outcomes where upload.operation.kind != .delete {
-      let type = upload.haltedType
-      guard case .refused(let error, .hold, _) = outcome, error.code != .quotaExceeded else {
-        others.insert(type)
-        continue
+      if case .refused(let error, .hold, _) = outcome, error.code != .quotaExceeded {
+        refused[upload.haltedType, default: []].append(RefusedSave(needs: upload.item.needs, error: error))
+      } else {
+        others.insert(upload.haltedType)
       }
-      if let first = errors[type], first.error.code != error.code || first.error.reason != error.reason {
-        others.insert(type)
-      }
-      errors[type, default: (error, 0)].count += 1
-      let targets = upload.item.needs.filter { error.reason.contains("'\($0)'") }
-      named[type] = named[type]?.intersection(targets) ?? Set(targets)
     }
-    return errors.filter { type, found in
-      if others.contains(type) { return false }
-      if let before = known[type] { return (before.code, before.reason) == (found.error.code, found.error.reason) }
-      return found.count >= SyncPlan.alikeMin && named[type]?.isEmpty != false
-    }.mapValues(\.error)
+    return refused.filter { type, saves in
+      !others.contains(type) && RefusalCause.ofSaves(saves, halted: known[type]) == .all
+    }.mapValues { $0[0].error }
   }
 }
 

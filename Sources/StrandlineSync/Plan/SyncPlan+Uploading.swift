@@ -311,12 +311,11 @@ extension SyncPlan {
     cycle.split.refusedAlone.append((batch, error))
     let type = batch[0].haltedType
     func isAlike(_ other: [Upload], _ refusal: CloudError) -> Bool {
-      other[0].operation.kind != .delete && other[0].haltedType == type
-        && (refusal.code, refusal.reason) == (error.code, error.reason)
+      other[0].operation.kind != .delete && other[0].haltedType == type && refusal.saysTheSame(as: error)
     }
     let alike = cycle.split.refusedAlone.filter { isAlike($0.batch, $0.error) }
-    let isKnown = queue.halts.types[type].map { isAlike(batch, $0) } ?? false
-    if isKnown || alike.count >= Self.alikeMin, !cycle.split.takenTypes.contains(type) {
+    let saves = alike.map { RefusedSave(needs: $0.batch.flatMap(\.item.needs), error: $0.error) }
+    if !cycle.split.takenTypes.contains(type), RefusalCause.ofSaves(saves, halted: queue.halts.types[type]) == .all {
       queue.halt(type, alike.flatMap { $0.batch.map(\.item) }, because: error, at: facts.now.nanoseconds)
       cycle.split.refusedAlone.removeAll { isAlike($0.batch, $0.error) }
       // The rest of the batch is queued again, without that type.
