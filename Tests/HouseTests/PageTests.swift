@@ -109,7 +109,7 @@ struct `The pages` {
     let queues = Rules.codeSpans(page.text).filter { $0.hasPrefix("strandline.") }.map(String.init)
     #expect(queues.sorted() == sources.flatMap(Rules.queueLabels).sorted())
     let lines = Set(page.text.split(separator: "\n").map(String.init))
-    for name in ["ZoneSync"] {
+    for name in ["ZoneSync", "RecordPlace"] {
       let source = try #require(sources.first { $0.path.hasSuffix("/\(name).swift") })
       let diagram = Rules.diagram(source)
       #expect(diagram.count > 3)

@@ -292,4 +292,7 @@ package struct LookupQueue: Sendable {
   package var isEmpty: Bool { names.isEmpty && refused.refusals.isEmpty }
 
   mutating func insert(_ name: CloudName) { names.insert(name) }
+
+  /// Whether a record is to be looked up.
+  func has(_ name: CloudName) -> Bool { names.contains(name) || refused.names.contains(name) }
 }

@@ -64,6 +64,7 @@ package struct OutgoingQueue: Sendable {
   mutating func wait(_ id: RecordID, for wait: UploadWait) {
     endWait(of: id)
     markForLoading(id)
+    lanes[id.zone]?.remove(id)
     waits.set(id, wait)
     switch wait {
     case .target, .hold: halts.waits(id)
@@ -239,6 +240,22 @@ package struct OutgoingQueue: Sendable {
 
   /// Whether records have to be looked up before they can be sent.
   var hasLookups: Bool { !lookups.isEmpty }
+  /// Where the queue has a pending change. O(woken records).
+  func places(of id: RecordID, _ pending: Pending) -> Set<RecordPlace> {
+    var places: Set<RecordPlace> = []
+    if pending.newest > cursor || woken.contains(id) { places.insert(.unread) }
+    if waits[id] != nil {
+      places.insert(.waits)
+    } else if lanes[id.zone]?.has(id, pending) == true {
+      places.insert(.ready)
+    }
+    if underWay[id] == pending.newest { places.insert(.inFlight) }
+    return places
+  }
+
+  /// Whether a set is checked next, or when a record that it watches changes.
+  func checks(_ set: RecordSet) -> Bool { lanes[set.zone]?.sets.contains(set.number) == true || watches.has(set) }
+
   /// Takes the records that have to be looked up before they can be sent.
   mutating func takeLookups() -> [RecordID] {
     defer { lookups = [] }

@@ -33,6 +33,14 @@ struct UploadLane: Sendable {
 
   func isReady(_ id: RecordID, _ lsn: LSN) -> Bool { ready[id] == lsn }
 
+  /// Whether a change is ready.
+  func has(_ id: RecordID, _ pending: Pending) -> Bool {
+    pending.isDeletion ? deletions.contains(pending.newest) : isReady(id, pending.newest)
+  }
+
+  /// A record waits for something: a save of it is not ready any more. Of a deletion the wait is found when it is taken.
+  mutating func remove(_ id: RecordID) { ready[id] = nil }
+
   mutating func add(_ more: [[UploadItem]]) {
     if taken > 0 { units.removeFirst(taken) }
     taken = 0

@@ -106,6 +106,8 @@ struct SetWatches: Sendable {
   /// The sets that watch a record.
   func sets(watching id: RecordID) -> Set<RecordSet> { watching[id] ?? [] }
 
+  func has(_ set: RecordSet) -> Bool { watched[set] != nil }
+
   mutating func begin(_ set: RecordSet, _ ids: Set<RecordID>) {
     end(set)
     watched[set] = ids
