@@ -293,6 +293,39 @@ extension `The plan of a cycle` {
     #expect(throws: RefusedCycle.self) { _ = try driver.next() }
   }
 
+  @Test func `of a refused type nothing goes with a set because what it waits for would go along`() throws {
+    var driver = try refusingKind(
+      [Lines.saved("child", type: "Kind", needs: "p"), Lines.saved("mate")] + Lines.joined("child", "mate"))
+    later(&driver, milliseconds: 300_000)
+    let probe = try expectUpload(&driver, ["child", "mate"])
+    try driver.answer(probe.request, .refusedTogether(probe.upload, ["child": .validatingReferenceError]))
+    try driver.answer(driver.request(), .changed(token: "probe"))
+    #expect(throws: RefusedCycle.self) { _ = try driver.next() }
+    #expect(driver.plan.queue.waits[id("child")] == .target(id("p")))
+    // It needs the set in turn, but the type's next try has yet to come.
+    try driver.facts.append([Lines.saved("p", needs: "child")])
+    later(&driver, milliseconds: 0)
+    #expect(throws: RefusedCycle.self) { _ = try driver.next() }
+    later(&driver, milliseconds: 600_000)
+    _ = try expectUpload(&driver, ["child", "p", "mate"])
+  }
+
+  @Test func `of a refused type a set is tried after the lookup that a conflict of one of it has asked for`() throws {
+    var driver = try asked(Lines.seen() + ["child", "mate"].map { Lines.fetched($0) })
+    let type = UploadHalts.HaltedType(zone: zone, type: "Note")
+    try driver.facts.append(["child", "mate"].map { Lines.saved($0, base: 1) } + Lines.joined("child", "mate"))
+    driver.plan.queue.refuse(tag: "a", of: id("child"))
+    driver.plan.queue.halt(
+      type, [], because: CloudError(.accessDenied, reason: "no"), at: driver.facts.now.nanoseconds)
+    driver.begin { $0.asksForChanges = false }
+    try driver.answer(expectLookup(&driver, ["child"]), .found(["child"], tag: "a"))
+    try driver.answer(expectPage(&driver, from: "t0"), .page("t1"))
+    let set = try expectUpload(&driver, ["child", "mate"])
+    try driver.answer(set.request, .taken(set.upload))
+    try expectEnd(&driver)
+    #expect(driver.plan.remembered == [:])
+  }
+
   /// Lets the server take everything, until nothing is left to do.
   private func takeAll(_ driver: inout PlanDriver) throws {
     for _ in 0..<40 {

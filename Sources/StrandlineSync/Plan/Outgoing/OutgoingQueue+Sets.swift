@@ -79,11 +79,11 @@ extension OutgoingQueue {
       place += 1
       guard let entry = try reading.facts.entry(id), let pending = entry.pending else { continue }
       switch waits[id] {
-      // A change that is not durable yet cannot be read: the next round does.
-      case _ where pending.newest > reading.facts.durableLSN:
+      // A change that is not durable yet cannot be read: the next round does. One that a halt keeps back is read again at its end.
+      case _ where pending.newest > reading.facts.durableLSN || halts.contains(id, entry, pending):
         watch(met, for: set)
         return nil
-      case .together where !halts.contains(id, entry, pending): break
+      case .together: break
       // It waits for another record of this request, or for one that goes with them, if it can.
       case .target(let other)
       where try met.contains(other) || (!pending.isDeletion && goesAlong(other, with: met, reading.facts)): break
@@ -92,6 +92,12 @@ extension OutgoingQueue {
         return nil
       // The app has changed it since this round began: the set does not wait for the next round.
       case nil where mayGo(id, entry, pending, reading): break
+      // The lookup after a conflict has failed, and while its type was halted nobody has looked at it.
+      case nil where meetsConflictAgain(id, entry, pending, reading.facts):
+        wait(id, for: .lookup)
+        lookups.append(id)
+        watch(met, for: set, keepsProbe: true)
+        return nil
       // The server has refused it because of a reference, and nobody has looked at it since its type was halted.
       case nil where try goesDespiteHold(id, entry, pending, met, &reading): break
       default:
@@ -132,6 +138,14 @@ extension OutgoingQueue {
     else { return true }
     wait(id, for: .target(target))
     return false
+  }
+
+  /// Whether a record would be sent with the change tag of a conflict.
+  private func meetsConflictAgain(
+    _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ facts: some SyncFacts
+  ) -> Bool {
+    guard let tag = refusedTag(of: id), (entry.base?.changeTag).equalsUTF8(tag) else { return false }
+    return facts.held(id).map { $0.lsn < pending.newest } ?? true
   }
 
   /// Whether a record that one of `ids` needs is taken along: it waits for one of them in turn, or the server lacks it.

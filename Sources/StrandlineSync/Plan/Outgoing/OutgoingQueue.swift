@@ -142,9 +142,11 @@ package struct OutgoingQueue: Sendable {
 
   /// A set cannot be sent before one of these records has changed. Then the whole set is checked again. If a halt let it through,
   /// it lets the next one through.
-  mutating func watch(_ ids: Set<RecordID>, for set: RecordSet) {
+  ///
+  /// - Parameter keepsProbe: the set only waits for an answer, and is still the one that the halt lets through.
+  mutating func watch(_ ids: Set<RecordID>, for set: RecordSet, keepsProbe: Bool = false) {
     watches.begin(set, ids)
-    if halts.hasTypes { for id in ids { halts.waits(id) } }
+    if halts.hasTypes, !keepsProbe { for id in ids { halts.waits(id) } }
   }
 
   mutating func unwatch(_ set: RecordSet) { watches.end(set) }
