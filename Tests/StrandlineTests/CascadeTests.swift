@@ -8,6 +8,7 @@ import StrandlineSimulation
 import StrandlineSyncProofs
 import StrandlineSystem
 import StrandlineTesting
+import Synchronization
 import Testing
 
 /// Folders are below folders, items below folders by a field, notes lose their place, tasks are moved to the inbox.
@@ -432,6 +433,19 @@ extension Array {
     #expect(try await b.open().recordIDs().map(\.name) == ["g", "i", "j", "k", "p", "q"])
   }
 
+  @Test func `comes back with a deletion that is given up, and the engine hears of each record`() async throws {
+    let (a, _) = try await twoDevices()
+    try await a.remove("p")
+    let (store, heard) = (try await a.open(), HeardDiscards())
+    let engine = store.driver.withLock { driver in
+      defer { driver = heard }
+      return driver
+    }
+    try await store.discardChanges(of: [RecordID("p")])
+    store.driver.withLock { $0 = engine }
+    #expect(heard.ids.withLock { $0 }.map(\.name) == ["g", "i", "j", "k", "p"])
+  }
+
   @Test func `what the engine deletes with a parent says so, and comes back with it`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
@@ -555,4 +569,15 @@ extension Device {
     try await exchange(a, b)
     try await expectAgreement(a, b)
   }
+}
+
+/// In the engine's place: hears whose changes were discarded.
+private final class HeardDiscards: SyncDriver {
+  let ids = Mutex<[RecordID]>([])
+  func localWriteEnded() {}
+  func obstacle(to open: OpenMutations) throws -> StrandlineError? { nil }
+  func holdsEnded(_ ids: [RecordID]) { self.ids.withLock { $0 += ids } }
+  func pause() async {}
+  func resume() {}
+  func stop() async {}
 }

@@ -44,10 +44,13 @@ extension RecordStore {
   /// - Complexity: O(ids).
   public func discardChanges(of ids: [RecordID], fileID: String = #fileID, line: Int = #line) async throws {
     let ids = ids.map(canonical)
+    // With the children whose deletions end too.
+    var discarded: Set<RecordID> = []
     try await CallSite(fileID, line).run("discarding changes") {
       try requireWritable()
       try await commit { core in
         var done: Set<RecordID> = []
+        defer { discarded = done }
         for id in ids where !done.contains(id) {
           guard let pending = try core.projections.entry(id)?.pending else {
             throw StrandlineError(.noSuchRecord, "'\(id)' has no pending change; nothing was discarded")
@@ -58,9 +61,10 @@ extension RecordStore {
             done.insert(id)
           }
           try core.append(.discarded(Discarded(id: id, lsn: pending.newest)))
+          done.insert(id)
         }
       }
     }
-    driver.withLock { $0 }?.holdsEnded(ids)
+    driver.withLock { $0 }?.holdsEnded(discarded.sorted())
   }
 }
