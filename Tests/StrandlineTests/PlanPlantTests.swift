@@ -100,14 +100,18 @@ extension `The plan of a cycle` {
   /// Refuses each upload in the same way and answers each lookup, until nothing is left to do.
   ///
   /// - Returns: how often something was sent.
+  /// - Throws: if the plan waits more often than twenty uploads can ask for.
   private func uploads(
     _ driver: inout PlanDriver, refused code: CloudError.Code, lookups: SyncAnswer
   ) throws -> Int {
     driver.plan.idleTurnsMax = 1_000
-    var count = 0
+    var (count, waits) = (0, 0)
     while count < 20 {
       switch try driver.next() {
-      case .wait(let wait): driver.facts.advance(milliseconds: wait.milliseconds)
+      case .wait(let wait):
+        waits += 1
+        if waits > 60 { throw PlanDriver.Unexpected(words: "it waits and waits") }
+        driver.facts.advance(milliseconds: wait.milliseconds)
       case .done: return count
       case .ask(let request):
         switch request {

@@ -3,8 +3,8 @@
 // nothing of the kind is sent until the halt ends.
 //
 // A halted type lets one record through in a user-initiated cycle, and by itself after a wait that doubles with each refusal:
-// first a record that was not refused yet or was edited since. Records of the type that it needs go with it, as those of a circle can
-// only go together. If the server accepts it, the halt ends. Deletions are always sent.
+// first a record that was not refused yet or was edited since. With it go its whole upload set and the records of the type that it needs,
+// as those of a set or a circle can only go together. If the server accepts it, the halt ends. Deletions are always sent.
 //
 // A halt of whole requests ends with a user-initiated cycle, or after such a wait: otherwise each write of the app would cost a
 // refused request. A deletion resets the wait for full storage to the first one. A relaunch ends every halt.
