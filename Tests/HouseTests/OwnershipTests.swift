@@ -41,7 +41,6 @@ struct `What a type holds` {
       exceptions: [
         "ForwardingFile": "tests forward files too",
         "SyncDriver": "a store begins and ends its sync, and is below it: Architecture says what goes through it",
-        "SyncFacts": "the second type is a dictionary in the tests of the plan",
         "UndecodedFields": "a record decodes a field when it is asked for, and knows no bytes",
         "UnorderedElements": "Set<Element> has no name without its element",
         "UnorderedPairs": "Dictionary<Key, Value> has no name without its key and value",

@@ -113,7 +113,8 @@ struct BenchTests {
     }
     #expect(
       works == [
-        "sync.idle", "sync.backlog", "sync.backlog.x2", "sync.holds", "sync.holds.x2", "sync.simulate", "sync.fleet",
+        "sync.idle", "sync.backlog", "sync.backlog.x2", "sync.holds", "sync.holds.x2", "sync.plan", "sync.plan.x100",
+        "sync.simulate", "sync.fleet",
       ])
     #expect(try machine.disk.list("/bench") == [])
   }

@@ -1,5 +1,6 @@
 // `bench sync`: what the engine itself costs. How many requests it makes when nothing is to be done, how long an edit takes
-// from one device to another, whether unsent and held records make it slower, and how fast the random worlds run.
+// from one device to another, whether unsent and held records make it slower, how long it thinks before it sends the first of
+// very many, and how fast the random worlds run.
 //
 // The rows of whole processes that sync real records are those of `bench wire`, which makes them here too.
 
@@ -24,7 +25,7 @@ struct SyncBench: Benchmark {
 
   /// The rows. A test compares them with the output.
   static let works =
-    ["sync.idle", "sync.edit", "sync.backlog", "sync.holds", "sync.simulate", "sync.fleet"]
+    ["sync.idle", "sync.edit", "sync.backlog", "sync.holds", "sync.plan", "sync.simulate", "sync.fleet"]
     + WireBench.storeWorks.filter { $0.hasPrefix(prefix) }
   /// With what the names of all rows begin.
   static let prefix = "sync."
@@ -44,6 +45,7 @@ struct SyncBench: Benchmark {
       try await measureBacklog(factor)
       try await measureHolds(factor)
     }
+    try measurePlan()
     try await measureWorlds()
     try await measureFleet()
     var wire = WireBench(bench, work, real: [], isQuick: isQuick)
@@ -165,6 +167,34 @@ struct SyncBench: Benchmark {
     }
     try await remove(store)
     addMilliseconds("sync.holds", factor, seconds) { _ in }
+  }
+
+  /// The plan alone, without a store, tasks and a disk: from the begin of a cycle in a new process to its first upload. It reads one
+  /// window of the log, however much is pending.
+  private mutating func measurePlan() throws {
+    let larger = "sync.plan.x100"
+    guard larger.hasPrefix(bench.prefix) || bench.prefix.hasPrefix("sync.plan") else { return }
+    var before: Double?
+    for (name, count) in [("sync.plan", 10_000), (larger, 1_000_000)] {
+      try checkInterrupt()
+      progress.update("measuring \(name)")
+      var seconds: [Double] = []
+      for _ in 0..<(isQuick ? 3 : 200) {
+        let facts = PendingFacts(count, environment.clock)
+        let begin = environment.clock.monotonicNanoseconds()
+        let records = try facts.firstUpload(environment.random)
+        seconds.append(Double(environment.clock.monotonicNanoseconds() - begin) / 1e9)
+        guard records > 0 else { throw BenchFailure(description: "nothing is planned") }
+      }
+      let median = Self.median(seconds) * 1_000
+      var row = BenchRow(
+        work: name, unit: "ms", ours: median, residentBytes: Measures.peakBytes, max: seconds.max().map { $0 * 1_000 },
+        rounds: seconds.count)
+      row.atMost(50)
+      if let before { row.grows(median / max(before, 1e-9), atMost: 1.5) }
+      before = median
+      add(row)
+    }
   }
 
   private mutating func measureWorlds() async throws {
