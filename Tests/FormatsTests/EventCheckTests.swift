@@ -187,8 +187,8 @@ enum OddBodies {
   // MARK: LSNs in a row, and packs
 
   private static func sent(_ steps: [UInt8]) -> [UInt8] { body(5, u64(1) + zone + steps) }
-  private static func name(_ hash: UInt8) -> [UInt8] { u64(hash) + u64(0) + [1, 0, 0, 0, 0] }
-  private static func deletions(_ names: [UInt8]) -> [UInt8] { body(23, u64(0) + u64(1) + u64(2) + names) }
+  private static func name(_ name: UInt8) -> [UInt8] { zone + [1, name] + [1, 0, 0, 0, 0] }
+  private static func deletions(_ names: [UInt8]) -> [UInt8] { body(23, u64(0) + names) }
 
   private static let packs =
     odd("sent: lsns adds up to more than 64 bits", sent([2] + greatest + [1]))
@@ -197,6 +197,6 @@ enum OddBodies {
       body(17, zone + [1, 1, 1, 0, 0, 0]), body(17, zone + [4, 0, 0, 0, 0]))
     + odd("sent: an LSN twice (a difference of 0)", sent([2, 3, 0]))
     + odd(
-      "deletions: names not strictly ascending by hash", deletions([2] + name(2) + name(1)),
+      "deletions: names not strictly ascending by record", deletions([2] + name(2) + name(1)),
       deletions([2] + name(1) + name(1)))
 }

@@ -165,13 +165,14 @@ enum EventSamples {
       .pace(Pace.sample(1)),
       .deletions(
         Deletions(
-          latest: time(9), key: HashKey(low: 0x0706_0504_0302_0100, high: 0x0F0E_0D0C_0B0A_0908),
+          latest: time(9),
           items: [
             Deletions.Item(
-              hash: KeyedHash(low: 1, high: 2), lsn: LSN(4), isLocal: true, births: [birth], createdMilliseconds: wall,
+              id: RecordID("gone"), lsn: LSN(4), isLocal: true, births: [birth], createdMilliseconds: wall,
               changeTag: "kz1"),
             Deletions.Item(
-              hash: KeyedHash(low: 3, high: 1), lsn: LSN(300), isLocal: false, births: [], createdMilliseconds: nil,
+              id: RecordID("gone", zone: ZoneID("Shared", owner: "_b", scope: .shared)), lsn: LSN(300), isLocal: false,
+              births: [], createdMilliseconds: nil,
               changeTag: nil),
           ])),
       .superseded(Superseded(id: id, type: "Note", time: time(5))),

@@ -30,10 +30,9 @@ struct HistoryFold {
     return .object([
       "records": .list(ordered(records).map { record($0, $1) }),
       "deleted": .list(
-        ordered(projections.deletions.entries).map { id, entry in
+        ordered(projections.deletions.inMemory).map { id, entry in
           .object(deletion(entry).merging(["id": .group(id)]) { $1 })
         }),
-      "packed": .list(packed()),
       "zones": .list(
         ordered(sync.zones.map { (RecordID("", zone: $0.key), $0.value) }).map { zone($0.zone, $1) }),
       "databaseTokens": byScope(sync.databaseTokens) { .text($0.rawValue) },
@@ -114,25 +113,6 @@ struct HistoryFold {
       "changeTag": .optional(entry.changeTag), "lsn": .uint(entry.lsn.rawValue),
       "provisional": entry.provisional.map { JSON.births($0) } ?? .null, "isLocal": .bool(entry.isLocal),
     ]
-  }
-
-  private func packed() -> [JSON] {
-    var lines: [(order: String, json: JSON)] = []
-    for (key, names) in projections.deletions.packed {
-      for (hash, entry) in names {
-        let (key, hash) = (bytes(key), bytes(hash))
-        let members = ["key": JSON.text(key), "hash": .text(hash)]
-        lines.append((key + hash, .object(deletion(entry).merging(members) { $1 })))
-      }
-    }
-    return lines.sorted { $0.order < $1.order }.map(\.json)
-  }
-
-  private func bytes(_ words: some TwoWords) -> String {
-    var writer = ByteWriter()
-    writer.u64(words.low)
-    writer.u64(words.high)
-    return hex(writer.bytes)
   }
 
   private func zone(_ zone: ZoneID, _ state: ZoneState) -> JSON {

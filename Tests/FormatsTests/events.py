@@ -240,7 +240,7 @@ class Events(Reader):
     def deletedNames(self):
         names = self.many(
             lambda: {
-                "hash": self.raw(16).hex(),
+                "record": self.id(),
                 "lsn": self.varint(),
                 "isLocal": self.flag(),
                 "births": self.births(),
@@ -248,7 +248,7 @@ class Events(Reader):
                 "changeTag": self.optional(self.text),
             }
         )
-        order = [struct.unpack("<QQ", bytes.fromhex(name["hash"])) for name in names]
+        order = [tuple(str(part).encode() for part in id_key(name["record"])) for name in names]
         if order != sorted(set(order)):
             raise Bad("deleted names out of order")
         return names
@@ -303,7 +303,7 @@ STORE = {
     21: "accountChanged userHash:u64 isParked:flag",
     22: "pace scope:1-3 duration:zigzag wall:zigzag batchSize:varint isServers:flag"
     " serverOffset:zigzag reason:text",
-    23: "deletions latest:u64 key:raw16 names:deletedNames",
+    23: "deletions latest:u64 names:deletedNames",
     24: "superseded record:id recordType:text time:u64",
     25: "databaseTokenAdvanced scope:1-3 asked:text? token:text",
     26: "refused record:id lsn:varint",
@@ -360,58 +360,6 @@ def event(body, lsn, schema):
 # --- from events to records ---------------------------------------------------------------------------------------
 
 
-def siphash(data, key):
-    """SipHash-2-4 with 128 bits of output."""
-    mask = (1 << 64) - 1
-    k0, k1 = struct.unpack("<QQ", key)
-    v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D ^ 0xEE, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
-
-    def turn(word, bits):
-        return (word << bits | word >> 64 - bits) & mask
-
-    def rounds(count):
-        for _ in range(count):
-            v[0] = (v[0] + v[1]) & mask
-            v[1] = turn(v[1], 13) ^ v[0]
-            v[0] = turn(v[0], 32)
-            v[2] = (v[2] + v[3]) & mask
-            v[3] = turn(v[3], 16) ^ v[2]
-            v[0] = (v[0] + v[3]) & mask
-            v[3] = turn(v[3], 21) ^ v[0]
-            v[2] = (v[2] + v[1]) & mask
-            v[1] = turn(v[1], 17) ^ v[2]
-            v[2] = turn(v[2], 32)
-
-    padded = data + bytes(7 - len(data) % 8) + bytes([len(data) & 0xFF])
-    for (word,) in struct.iter_unpack("<Q", padded):
-        v[3] ^= word
-        rounds(2)
-        v[0] ^= word
-    v[2] ^= 0xEE
-    rounds(4)
-    low = v[0] ^ v[1] ^ v[2] ^ v[3]
-    v[1] ^= 0xDD
-    rounds(4)
-    return struct.pack("<QQ", low, v[0] ^ v[1] ^ v[2] ^ v[3])
-
-
-def id_bytes(record):
-    """A record's identity as an event writes it."""
-
-    def varint(number):
-        result = b""
-        while number >= 0x80:
-            result += bytes([number & 0x7F | 0x80])
-            number >>= 7
-        return result + bytes([number])
-
-    def text(words):
-        return varint(len(words.encode())) + words.encode()
-
-    zone = record["zone"]
-    return bytes([zone["scope"]]) + text(zone["owner"]) + text(zone["name"]) + text(record["name"])
-
-
 def zone_key(zone):
     return (zone["scope"], zone["owner"], zone["name"])
 
@@ -437,7 +385,7 @@ class State:
 
     def __init__(self):
         self.records, self.attempted = {}, set()
-        self.deleted, self.packed = {}, {}
+        self.deleted = {}
         self.zones, self.tenures, self.held, self.unread, self.blocks = {}, [], {}, {}, {}
         self.sets, self.listed = {}, {}
         self.bounds, self.database_tokens, self.paces = {}, {}, {}
@@ -495,21 +443,11 @@ class State:
             del self.records[key]
 
     def deletion(self, record):
-        """What is known of a deleted name, also of one in a pack."""
-        if id_key(record) in self.deleted:
-            return self.deleted[id_key(record)]
-        for (key, hashed), entry in self.packed.items():
-            if siphash(id_bytes(record), bytes.fromhex(key)).hex() == hashed:
-                return entry
-        return None
+        """What is known of a deleted name."""
+        return self.deleted.get(id_key(record))
 
     def set_deletion(self, record, entry):
-        if entry == self.deletion(record):
-            return
         self.deleted.pop(id_key(record), None)
-        for key, hashed in list(self.packed):
-            if siphash(id_bytes(record), bytes.fromhex(key)).hex() == hashed:
-                del self.packed[key, hashed]
         if entry:
             self.deleted[id_key(record)] = entry
 
@@ -691,14 +629,10 @@ class State:
         (self.held if event["lsn"] else self.unread).pop(id_key(event["record"]), None)
 
     def on_deletions(self, lsn, event):
-        known = {siphash(id_bytes(id_of(key)), bytes.fromhex(event["key"])).hex(): key for key in self.deleted}
         for name in event["names"]:
             entry = {part: name[part] for part in ("lsn", "isLocal", "created", "changeTag")}
             entry.update(births=births_of(name["births"]), provisional=None)
-            if name["hash"] in known:
-                self.deleted[known[name["hash"]]] = entry
-            else:
-                self.packed[event["key"], name["hash"]] = entry
+            self.deleted[id_key(name["record"])] = entry
         self.learn(event["latest"])
 
     on_superseded = on_saved
@@ -835,7 +769,6 @@ class State:
         return {
             "records": records,
             "deleted": [dict(deletion(self.deleted[key]), id=id_of(key)) for key in ordered(self.deleted)],
-            "packed": [dict(deletion(self.packed[key]), key=key[0], hash=key[1]) for key in ordered(self.packed)],
             "zones": [dict(self.zones[key], zone=id_of(key + ("",))["zone"]) for key in ordered(self.zones)],
             "databaseTokens": {str(scope): self.database_tokens[scope] for scope in self.database_tokens},
             "tenures": self.tenures,

@@ -22,7 +22,7 @@ ROWS = {
     "attempt": "lsn:varint next:varint",
     "place": "segment:varint offset:varint bytes:varint",
     "deletionEntry": "births:births created:zigzag? changeTag:text? lsn:varint provisional:births? isLocal:flag",
-    "state": "lsn:varint recordCount:varint living:zoneCount* deletionCount:varint deletionKeys:raw16* newest:lsnSet"
+    "state": "lsn:varint recordCount:varint living:zoneCount* deletionCount:varint newest:lsnSet"
     " since:lsnSet attempted:lsnSet bounds:[2]* zones:knownZone* databaseTokens:[25]*"
     " tenures:tenure* held:[13]* sets:[27]* unread:[13]* openBlocks:[12]* paces:[22]* listed:listing* latest:u64 isParked:flag considered:varint",
     "zoneCount": "zone:zone count:varint types:typeCount*",
@@ -62,8 +62,6 @@ class Rows(Events):
             return self.optional(lambda: self.one(how[:-1]))
         if how.endswith("*"):
             return self.many(lambda: self.one(how[:-1]))
-        if how == "raw16":
-            return self.raw(16).hex()
         if how[0].isdigit():
             return self.choice(int(how[0]), int(how[2]))
         if how[0] == "[":
@@ -204,9 +202,8 @@ def line(key, value, indexes):
         return {"table": "state", "row": row("state", value)}
     if table == 1:
         return {"table": "records", "record": record(key[1:]), "row": row("recordEntry", value)}
-    if table == 2 and len(key) == 33:
-        names = {"table": "deletions", "key": key[1:17].hex(), "hash": key[17:].hex()}
-        return dict(names, row=row("deletionEntry", value))
+    if table == 2:
+        return {"table": "deletions", "record": record(key[1:]), "row": row("deletionEntry", value)}
     if table == 3:
         return index_line(key, value, indexes)
     raise Bad("a key of no table")

@@ -17,7 +17,6 @@ import Testing
 private let zone = ZoneID.main
 private let r = RecordID("r")
 private let s = RecordID("s")
-private let key = HashKey(low: 7, high: 9)
 
 private func time(_ count: UInt16) -> HybridTime { HybridTime(milliseconds: 1_767_225_600_000, count: count) }
 private func birth(_ count: UInt16) -> Birth { Birth(time: time(count), writer: 5) }
@@ -122,7 +121,7 @@ private struct History {
         isLast: true, segmentID: 0, offset: 0)
     }
     let plan = try CompactionPlan(
-      state: folded(), newKey: key, read: { body in for event in found { try body([event]) } },
+      state: folded(), read: { body in for event in found { try body([event]) } },
       folding: { body in
         var fold = SpillingFold()
         try body(&fold)
@@ -251,6 +250,21 @@ private struct History {
     #expect(try again.folded().deletion(s)?.births == [birth(2), birth(4)])
   }
 
+  @Test func `a packed name that this device never had is some 50 bytes, and a pack has 16,384 of them`() throws {
+    let names = (0..<20_000).map { number in
+      RecordID(String(repeating: "0", count: 36 - "\(number)".count) + "\(number)")
+    }
+    let left = try History([opened] + names.map { gone($0) }).compacted()
+    var (counts, bytes) = ([Int](), 0)
+    for (_, event) in left.events {
+      guard case .deletions(let packed) = event else { continue }
+      counts.append(packed.items.count)
+      bytes += EventCodec.encode(event).count
+    }
+    #expect(counts == [16_384, 3_616])
+    #expect(bytes / names.count == 50)
+  }
+
   @Test func `an unsettled deletion stays, and before it what was deleted under the name earlier`() throws {
     let events = [
       opened, fetched(r, 1, tag: "a"), gone(r, births: 1), fetched(r, 2, tag: "b", birth: 2),
@@ -277,7 +291,7 @@ private struct History {
     #expect(folded.deletions.count == 1)
     // In memory the name stands once, also beside a flush that fails.
     #expect(folded.brokenInvariant() == nil, "\(folded.brokenInvariant() ?? "")")
-    _ = folded.beginFlush(upTo: LSN(5), key: key)
+    _ = folded.beginFlush(upTo: LSN(5))
     folded.cancelFlush()
     #expect(folded.brokenInvariant() == nil, "\(folded.brokenInvariant() ?? "")")
     #expect(try folded.deletion(r)?.lsn == LSN(4))
@@ -414,19 +428,18 @@ private struct History {
 }
 
 @Suite(.timeLimit(.minutes(30))) struct FirstFlushTests {
-  /// A new life of a name that a pack says is deleted: nothing is known of the name under its ID.
+  /// A new life of a name that a pack says is deleted.
   @Test func `keeps what a pack says of a name that is written meanwhile`() throws {
     var projections = Projections()
     let item = Deletions.Item(
-      hash: KeyedHash(of: r, key: key), lsn: LSN(2), isLocal: true, births: [birth(1)], createdMilliseconds: nil,
-      changeTag: nil)
+      id: r, lsn: LSN(2), isLocal: true, births: [birth(1)], createdMilliseconds: nil, changeTag: nil)
     try projections.apply(opened, at: LSN(1), isDurable: true)
-    try projections.apply(.deletions(Deletions(key: key, items: [item])), at: LSN(2), isDurable: true)
+    try projections.apply(.deletions(Deletions(items: [item])), at: LSN(2), isDurable: true)
     try projections.apply(saved(r, 3, birth: 3), at: LSN(3), isDurable: false)
     let known = try projections.deletion(r)
     #expect(known?.births == [birth(1)])
     for flush in 1...2 {
-      let durable = projections.beginFlush(upTo: LSN(2), key: key)
+      let durable = projections.beginFlush(upTo: LSN(2))
       #expect(try durable.deletion(r) == known && durable.entry(r) == nil, "flush \(flush)")
       #expect(try projections.deletion(r) == known, "flush \(flush)")
       #expect(projections.brokenInvariant() == nil, "\(projections.brokenInvariant() ?? "")")
@@ -448,31 +461,13 @@ private struct History {
     try projections.apply(settled(s, 4, .discarded), at: LSN(6), isDurable: false)
     let before = (try projections.entry(r), try projections.entry(s), try projections.deletion(s))
     #expect(before.0 == nil && before.1 == nil && before.2 == nil && projections.brokenInvariant() == nil)
-    let durable = projections.beginFlush(upTo: LSN(4), key: key)
+    let durable = projections.beginFlush(upTo: LSN(4))
     #expect(try durable.entry(r)?.pending?.newest == LSN(2) && durable.deletion(s) != nil)
     #expect(projections.brokenInvariant() == nil, "\(projections.brokenInvariant() ?? "")")
     #expect(try projections.entry(r) == nil && projections.entry(s) == nil && projections.deletion(s) == nil)
     projections.cancelFlush()
     #expect(projections.brokenInvariant() == nil, "\(projections.brokenInvariant() ?? "")")
     #expect(try projections.entry(r) == nil && projections.deletion(s) == nil)
-  }
-}
-
-@Suite(.timeLimit(.minutes(30))) struct KeyedHashTests {
-  @Test func `is SipHash-2-4 with 128 bits`() {
-    // The first of the published vectors: key 00…0f, inputs empty, 00, and 00…0e.
-    let key = HashKey(low: 0x0706_0504_0302_0100, high: 0x0F0E_0D0C_0B0A_0908)
-    #expect(KeyedHash(of: [], key: key) == KeyedHash(low: 0xE6A8_25BA_047F_81A3, high: 0x9302_55C7_1472_F66D))
-    #expect(KeyedHash(of: [0], key: key) == KeyedHash(low: 0x44AF_996B_D8C1_87DA, high: 0x45FC_229B_1159_7634))
-    #expect(
-      KeyedHash(of: Array(0..<15), key: key) == KeyedHash(low: 0x11A8_B033_99E9_9354, high: 0x3D68_5EED_7F7A_C4B0)
-        || KeyedHash(of: Array(0..<15), key: key) != KeyedHash(of: Array(0..<14), key: key))
-  }
-
-  @Test func `tells zones and names apart`() {
-    let ids = [RecordID("a"), RecordID("b"), RecordID("a", zone: ZoneID("Other"))]
-    #expect(Set(ids.map { KeyedHash(of: $0, key: key) }).count == 3)
-    #expect(KeyedHash(of: r, key: key) != KeyedHash(of: r, key: HashKey(low: 7, high: 10)))
   }
 }
 

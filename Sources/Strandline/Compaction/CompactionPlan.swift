@@ -23,10 +23,6 @@ import StrandlineSystem
 package struct CompactionPlan {
   /// What the beginning folds to.
   private let state: Projections
-  /// Of the hashes of packed deletions.
-  let key: HashKey
-  /// The names that the state knows as deleted and memory has, by their hashes.
-  private let changedDeletions: [KeyedHash: DeletionEntry?]
   /// Names that were confirmed behind it are looked at when the sweep of their zone ends.
   private let oldestSweep: UInt64
   /// The `listed` events of which something is still to be fetched.
@@ -39,7 +35,7 @@ package struct CompactionPlan {
   private var attempted = LSNSet()
 
   /// Records that keep all their events.
-  private var whole: Set<KeyedHash> = []
+  private var whole: Set<RecordID> = []
   /// The engine's memory keeps all its events.
   private var keepsMemory = false
 
@@ -67,17 +63,13 @@ package struct CompactionPlan {
   ///
   /// - Parameters:
   ///   - state: what the events fold to.
-  ///   - newKey: for the hashes of packed deletions, if the state has no key.
   ///   - read: reads all events; called twice at least.
   ///   - folding: hands out an empty fold, and clears up after it.
   /// - Throws: what `read` throws; `.damaged` if no plan folds to the same, which changes nothing.
   package init(
-    state: Projections, newKey: HashKey, read: Reading,
-    folding: ((inout SpillingFold) throws -> Void) throws -> Void
+    state: Projections, read: Reading, folding: ((inout SpillingFold) throws -> Void) throws -> Void
   ) throws {
     self.state = state
-    key = state.deletions.keys.first ?? newKey
-    changedDeletions = state.deletions.changed(hashedBy: key)
     oldestSweep = state.sync.zones.values.map(\.sweepEpoch).filter { $0 > 0 }.min() ?? .max
     listings = Set(state.sync.listed.values.flatMap(\.events.keys))
     attempted = state.outbox.attempted
@@ -89,7 +81,7 @@ package struct CompactionPlan {
         try folding { fold in difference = try self.difference(read, &fold) }
       }
       if difference.isEmpty { return }
-      let differing = difference.hashes.union(difference.ids.map { KeyedHash(of: $0, key: key) }).subtracting(whole)
+      let differing = difference.ids.subtracting(whole)
       guard !differing.isEmpty || (difference.isMemoryOther && !keepsMemory) else {
         throw StrandlineError(
           .damaged,
@@ -151,13 +143,9 @@ package struct CompactionPlan {
     guard fate == .isPacked || !whole.isEmpty else { return (fate, nil) }
     let event = try found.decoded()
     if let id = event.recordID, isWhole(id) { return (.stays, event) }
-    switch event {
-    // A pack whose names stand under another key stays as it is.
-    case .deletions(let packed) where packed.key != key: return (.stays, event)
     // As long as it is owed, the server may refuse it, and what it deleted is alive again.
-    case .deleted(let deleted):
-      if let pending = try state.entry(deleted.id)?.pending, pending.since <= lsn { return (.stays, event) }
-    default: break
+    if case .deleted(let deleted) = event, let pending = try state.entry(deleted.id)?.pending, pending.since <= lsn {
+      return (.stays, event)
     }
     return (fate, event)
   }
@@ -183,7 +171,7 @@ package struct CompactionPlan {
     }
   }
 
-  private func isWhole(_ id: RecordID) -> Bool { !whole.isEmpty && whole.contains(KeyedHash(of: id, key: key)) }
+  private func isWhole(_ id: RecordID) -> Bool { !whole.isEmpty && whole.contains(id) }
 
   /// What stays of an event of which only a part does; nil if nothing.
   fileprivate func cut(_ event: Event, at lsn: LSN) -> Event? {
@@ -199,36 +187,30 @@ package struct CompactionPlan {
 
   /// Hands the facts that an event adds to the deletion index to `body`, if they are those that the index has.
   fileprivate func eachDeletion(
-    _ event: Event, at lsn: LSN, _ body: (KeyedHash, DeletionEntry) -> Void
+    _ event: Event, at lsn: LSN, _ body: (RecordID, DeletionEntry) -> Void
   ) throws(StrandlineError) {
     switch event {
-    case .deleted(let deleted): try pack(KeyedHash(of: deleted.id, key: key), lsn, nil, body)
-    case .fetchedDelete(let fetched): try pack(KeyedHash(of: fetched.id, key: key), lsn, nil, body)
+    case .deleted(let deleted): try pack(deleted.id, lsn, nil, body)
+    case .fetchedDelete(let fetched): try pack(fetched.id, lsn, nil, body)
     case .deletions(let packed):
-      for item in packed.items { try pack(item.hash, item.lsn, DeletionEntry(item), body) }
+      for item in packed.items { try pack(item.id, item.lsn, DeletionEntry(item), body) }
     default: break
     }
   }
 
   private func pack(
-    _ hash: KeyedHash, _ lsn: LSN, _ packed: DeletionEntry?, _ body: (KeyedHash, DeletionEntry) -> Void
+    _ id: RecordID, _ lsn: LSN, _ packed: DeletionEntry?, _ body: (RecordID, DeletionEntry) -> Void
   ) throws(StrandlineError) {
     // As it was, if all of the record stays.
-    if let packed, whole.contains(hash) { return body(hash, packed) }
-    guard let entry = try deletion(hash) else { return }
+    if let packed, whole.contains(id) { return body(id, packed) }
+    guard let entry = try state.deletion(id) else { return }
     if !entry.isProvisional {
-      if entry.lsn == lsn { body(hash, entry) }
+      if entry.lsn == lsn { body(id, entry) }
     } else if var earlier = entry.refused {
       // An unsettled deletion stays, and stands behind this; it adds its own lives, and says the rest of the entry.
       earlier.lsn = lsn
-      body(hash, earlier)
+      body(id, earlier)
     }
-  }
-
-  /// What the state knows of a deleted name.
-  private func deletion(_ hash: KeyedHash) throws(StrandlineError) -> DeletionEntry? {
-    if let entry = changedDeletions[hash] { return entry }
-    return try state.runs?.deletion(hash, key)
   }
 
   // MARK: Deciding
@@ -251,7 +233,7 @@ package struct CompactionPlan {
     latest = nil
     bytesLeft = (0, 0)
     conflicts = NewestConflicts()
-    var deletions = DeletionPacking(key: key)
+    var deletions = DeletionPacking()
     try read { transaction in
       for found in transaction {
         try decide(found, &registers, &deletions)
@@ -281,7 +263,7 @@ package struct CompactionPlan {
       // What was lost of a record is told as long as that lives.
       if !isWhole(conflicted.id), try state.entry(conflicted.id) != nil {
         let bytes = UInt64(found.body.count)
-        let left = conflicts.add(lsn, bytes, of: KeyedHash(of: conflicted.id, key: key))
+        let left = conflicts.add(lsn, bytes, of: conflicted.id)
         bytesLeft = (in: bytesLeft.in + bytes - left, out: bytesLeft.out + left)
       } else {
         try decide(found, kind, lsn, &deletions)
@@ -381,12 +363,9 @@ package struct CompactionPlan {
 /// What stays of a log's beginning, an event after the other.
 package struct Survivors {
   private let plan: CompactionPlan
-  private var deletions: DeletionPacking
+  private var deletions = DeletionPacking()
 
-  package init(of plan: CompactionPlan) {
-    self.plan = plan
-    deletions = DeletionPacking(key: plan.key)
-  }
+  package init(of plan: CompactionPlan) { self.plan = plan }
 
   /// What stays of the next transaction: events as they are, or others under their LSNs.
   ///
@@ -414,7 +393,7 @@ package struct Survivors {
     }
     if let latest = plan.latest, latest.carrier == lsn {
       // Nothing is left here but, perhaps, a pack.
-      var pack = Deletions(key: plan.key, items: [])
+      var pack = Deletions(items: [])
       if case .deletions(let packed) = left { pack = packed }
       pack.latest = latest.time
       left = .deletions(pack)
@@ -429,13 +408,13 @@ private struct NewestConflicts {
   /// How many stay of a record.
   static let max = 16
 
-  private var places: [KeyedHash: [(lsn: LSN, bytes: UInt64)]] = [:]
+  private var places: [RecordID: [(lsn: LSN, bytes: UInt64)]] = [:]
   private var all = LSNSet()
 
   func contain(_ lsn: LSN) -> Bool { all.contains(lsn) }
 
   /// Adds one that is newer than those that were added. Returns the bytes of the one that goes for it.
-  mutating func add(_ lsn: LSN, _ bytes: UInt64, of record: KeyedHash) -> UInt64 {
+  mutating func add(_ lsn: LSN, _ bytes: UInt64, of record: RecordID) -> UInt64 {
     all.insert(lsn)
     places[record, default: []].append((lsn, bytes))
     guard let known = places[record], known.count > Self.max, let oldest = known.first else { return 0 }

@@ -4,20 +4,18 @@
 
 /// Deleted names.
 struct DeletionPacking {
-  static let itemsMax = 65_536
+  /// With names of ordinary length a pack has less than a megabyte, and is read as one event.
+  static let itemsMax = 16_384
 
-  let key: HashKey
-  private var items: [KeyedHash: Deletions.Item] = [:]
+  private var items: [RecordID: Deletions.Item] = [:]
   private var carrier: LSN = .none
-
-  init(key: HashKey) { self.key = key }
 
   var isOpen: Bool { !items.isEmpty }
 
   /// - Parameter carrier: the event that the name is packed from.
-  mutating func add(_ hash: KeyedHash, _ entry: DeletionEntry, at carrier: LSN) {
-    items[hash] = Deletions.Item(
-      hash: hash, lsn: entry.lsn, isLocal: entry.isLocal, births: entry.births,
+  mutating func add(_ id: RecordID, _ entry: DeletionEntry, at carrier: LSN) {
+    items[id] = Deletions.Item(
+      id: id, lsn: entry.lsn, isLocal: entry.isLocal, births: entry.births,
       createdMilliseconds: entry.createdMilliseconds, changeTag: entry.changeTag)
     self.carrier = carrier
   }
@@ -26,18 +24,18 @@ struct DeletionPacking {
   func isFull(for count: Int) -> Bool { items.count + count > Self.itemsMax }
 
   /// Whether a name is in the pack.
-  func has(_ id: RecordID) -> Bool { isOpen && items[KeyedHash(of: id, key: key)] != nil }
+  func has(_ id: RecordID) -> Bool { items[id] != nil }
 
   /// Closes the pack; returns its carrier, nil if it is empty.
   mutating func close() -> LSN? {
     guard isOpen else { return nil }
-    defer { self = DeletionPacking(key: key) }
+    defer { self = DeletionPacking() }
     return carrier
   }
 
   /// Closes the pack; returns the event that stands for all of it.
   mutating func take() -> Event {
-    defer { self = DeletionPacking(key: key) }
-    return .deletions(Deletions(key: key, items: items.values.sorted { $0.hash < $1.hash }))
+    defer { self = DeletionPacking() }
+    return .deletions(Deletions(items: items.values.sorted { $0.id < $1.id }))
   }
 }

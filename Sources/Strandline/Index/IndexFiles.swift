@@ -79,7 +79,7 @@ package struct IndexFiles: Sendable {
     do throws(RunError) {
       try makeFolder()
       let (records, deletions) = projections.unstoredRows(place)
-      let longest = max(records.keyBytesMax, indexRows.reduce(0) { max($0, $1.key.count) })
+      let longest = indexRows.reduce(max(records.keyBytesMax, deletions.keyBytesMax)) { max($0, $1.key.count) }
       if longest > RunFormat.keyBytesMax {
         throw RunError(.system, folder.path, "the names of a record and its zone have \(longest) bytes together")
       }
@@ -201,45 +201,36 @@ typealias RowChange = (key: [UInt8], value: [UInt8]?)
 extension Projections {
   /// The rows of what lies in memory, table by table, in the order of their keys.
   fileprivate func unstoredRows(_ place: (LSN) -> LogPlace?) -> (records: RowBuffer, deletions: RowBuffer) {
-    var (rows, names) = (RowBuffer(), RowBuffer())
+    (
+      Self.rows(records.changed, .records) { entry, bytes in
+        _ = PlacedEntry(PlacedEntry(entry, at: entry.view.flatMap(place)), &bytes)
+      }, Self.rows(deletions.changed, .deletions) { entry, bytes in _ = DeletionEntry(entry, &bytes) }
+    )
+  }
+
+  private static func rows<Row>(
+    _ changed: [RecordID: Row?], _ table: RunTable, _ write: (Row, inout ByteWriter) -> Void
+  ) -> RowBuffer {
+    var rows = RowBuffer()
     var zone: (id: ZoneID, key: [UInt8])?
-    for (id, entry) in records.changed {
+    for (id, row) in changed {
       let zoneKey: [UInt8]
       if let zone, zone.id == id.zone {
         zoneKey = zone.key
       } else {
-        zoneKey = RowKey.zone(id.zone)
+        zoneKey = RowKey.zone(id.zone, table: table)
         zone = (id.zone, zoneKey)
       }
       rows.append { bytes in
         bytes.raw(zoneKey)
         bytes.text(id.name)
       } value: { bytes in
-        guard let entry else { return false }
-        _ = PlacedEntry(PlacedEntry(entry, at: entry.view.flatMap(place)), &bytes)
+        guard let row else { return false }
+        write(row, &bytes)
         return true
-      }
-    }
-    func append(_ hash: KeyedHash, _ key: HashKey, _ entry: DeletionEntry?) {
-      names.append { bytes in
-        bytes.raw(RowKey.deletion(hash, key: key))
-      } value: { bytes in
-        guard let entry else { return false }
-        _ = DeletionEntry(entry, &bytes)
-        return true
-      }
-    }
-    for (key, names) in deletions.packed {
-      for (hash, entry) in names { append(hash, key, entry) }
-    }
-    for (id, entry) in deletions.changed {
-      for (place, key) in deletions.keys.enumerated() {
-        // Under the first key; a row that a pack under another one had is removed.
-        append(KeyedHash(of: id, key: key), key, place == 0 ? entry : nil)
       }
     }
     rows.sort()
-    names.sort()
-    return (rows, names)
+    return rows
   }
 }

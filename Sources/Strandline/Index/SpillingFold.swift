@@ -27,7 +27,7 @@ struct SpilledRuns {
     func set(_ runs: [Run]) -> RunSet {
       files.set(runs, end: end, nextRunNumber: number + 1, indexes: [], nextIndexNumber: nextIndexNumber)
     }
-    let durable = projections.beginFlush(upTo: projections.appliedLSN, key: HashKey(ofStore: files.storeUUID))
+    let durable = projections.beginFlush(upTo: projections.appliedLSN)
     do {
       projections.endFlush(set([try files.write(durable, number: number)] + (projections.runs?.runs ?? [])))
     } catch {

@@ -360,8 +360,7 @@ package final class StoreIndex: Sendable {
     try log.flushBlocking()
     // It only saves readers a reading of everything; upkeep reports a failure.
     _ = try? log.raiseControl()
-    let key = HashKey(ofStore: files.storeUUID)
-    let durable = projections.withLock { $0.beginFlush(upTo: LSN(end.lsn), key: key) }
+    let durable = projections.withLock { $0.beginFlush(upTo: LSN(end.lsn)) }
     do {
       let number = try newRunNumber()
       do {

@@ -5,14 +5,13 @@ import StrandlineSystem
 
 /// Where projections differ.
 package struct ProjectionsDifference {
+  /// The records of which the entry, the deletion or what the engine holds is another.
   package var ids: Set<RecordID> = []
   /// The engine's memory, apart from what it holds of single records.
   var isMemoryOther = false
-  /// Deletions of names that are known by their hash alone.
-  package var hashes: Set<KeyedHash> = []
-  package var isEmpty: Bool { ids.isEmpty && !isMemoryOther && hashes.isEmpty }
+  package var isEmpty: Bool { ids.isEmpty && !isMemoryOther }
   package var words: String {
-    "\(ids.count) records such as \(ids.min().map { "'\($0)'" } ?? "none"), \(hashes.count) packed deletions, "
+    "\(ids.count) records such as \(ids.min().map { "'\($0)'" } ?? "none"), "
       + (isMemoryOther ? "the engine's memory" : "not the engine's memory")
   }
 }
@@ -29,10 +28,7 @@ extension Projections {
       for (id, set) in mine.sync.sets where theirs.sync.sets[id] != set { result.ids.insert(id) }
       for (id, block) in mine.sync.openBlocks where theirs.sync.openBlocks[id] != block { result.ids.insert(id) }
     }
-    // Names are compared by their hashes; where nothing has a hash yet, under any key.
-    var keys = Set(deletions.keys).union(other.deletions.keys)
-    if keys.isEmpty { keys.insert(HashKey(low: 0, high: 0)) }
-    for key in keys { try addDeletions(other, key, &result) }
+    try addDeletions(other, &result)
     if outbox.newest != other.outbox.newest || outbox.since != other.outbox.since, result.ids.isEmpty {
       result.isMemoryOther = true
     }
@@ -64,7 +60,7 @@ extension Projections {
         return "\(counted.total) living records are counted in zone '\(zone)', and there are \(there.total)"
       }
     }
-    if max(deletions.keys.count, folded.deletions.keys.count) < 2, deletions.count != folded.deletions.count {
+    if deletions.count != folded.deletions.count {
       return "\(deletions.count) deleted names are counted, and there are \(folded.deletions.count)"
     }
     return nil
@@ -75,64 +71,52 @@ extension Projections {
   ) throws(StrandlineError) {
     var mine = try EntryScan(scanMemory(asOf: appliedLSN), EntryScan.Range())
     var theirs = try EntryScan(other.scanMemory(asOf: other.appliedLSN), EntryScan.Range())
-    var (left, right) = (try mine.next(), try theirs.next())
-    while left != nil || right != nil {
-      if let one = left, let two = right, one.id == two.id {
-        let (ours, others) = (one.found.entry, two.found.entry)
-        let isSame = ours == others && outbox.attempted(ours.pending) == other.outbox.attempted(others.pending)
-        if !isSame { result.ids.insert(one.id) }
-        (left, right) = (try mine.next(), try theirs.next())
-      } else if let one = left, right.map({ RowKey.record(one.id).precedes(RowKey.record($0.id)) }) ?? true {
-        result.ids.insert(one.id)
-        left = try mine.next()
-      } else if let two = right {
-        result.ids.insert(two.id)
-        right = try theirs.next()
-      }
-    }
+    try result.addTables(
+      { () throws(StrandlineError) in try mine.next().map { ($0.id, $0.found.entry) } },
+      { () throws(StrandlineError) in try theirs.next().map { ($0.id, $0.found.entry) } }
+    ) { ours, others in ours == others && outbox.attempted(ours.pending) == other.outbox.attempted(others.pending) }
   }
 
   private func addDeletions(
-    _ other: Projections, _ key: HashKey, _ result: inout ProjectionsDifference
+    _ other: Projections, _ result: inout ProjectionsDifference
   ) throws(StrandlineError) {
-    // Which of them are known by their ID.
-    var names: [KeyedHash: RecordID] = [:]
-    for table in [deletions, other.deletions] {
-      for id in table.knownNames { names[KeyedHash(of: id, key: key)] = id }
-    }
-    var known: Set<KeyedHash> = []
-    for id in result.ids { known.insert(KeyedHash(of: id, key: key)) }
-    func add(_ hash: KeyedHash) {
-      if let id = names[hash] { result.ids.insert(id) } else if !known.contains(hash) { result.hashes.insert(hash) }
-    }
-    var mine = try scanDeletions(key)
-    var theirs = try other.scanDeletions(key)
-    var (left, right) = (try mine.next(), try theirs.next())
-    while left != nil || right != nil {
-      if let one = left, let two = right, one.id == two.id {
-        if one.row != two.row { add(one.id) }
-        (left, right) = (try mine.next(), try theirs.next())
-      } else if let one = left, right.map({ one.key.precedes($0.key) }) ?? true {
-        add(one.id)
-        left = try mine.next()
-      } else if let two = right {
-        add(two.id)
-        right = try theirs.next()
-      }
-    }
+    var (mine, theirs) = (try scanDeletions(), try other.scanDeletions())
+    try result.addTables(
+      { () throws(StrandlineError) in try mine.next().map { ($0.id, $0.row) } },
+      { () throws(StrandlineError) in try theirs.next().map { ($0.id, $0.row) } }, areSame: ==)
+  }
+
+  /// The deleted names in the order of their keys.
+  private func scanDeletions() throws(StrandlineError) -> TableScan<RecordID, DeletionEntry> {
+    let changed = deletions.frozen.merging(deletions.changed) { _, newer in newer }
+      .map { (key: RowKey.record($0.key, table: .deletions), id: $0.key, row: $0.value) }
+      .sorted { $0.key.precedes($1.key) }
+    let prefix = RunTable.deletions.key
+    return try TableScan(
+      .init(prefix: prefix, id: { RowKey.recordID($0, table: .deletions) }) { (bytes, place) throws(ByteReaderError) in
+        try DeletionEntry(row: bytes, place)
+      }, runs, runs?.runsWithDeletions ?? [], from: prefix, isBehind: false, changed: changed)
   }
 }
 
-extension Projections {
-  /// The deleted names in the order of their keys.
-  fileprivate func scanDeletions(_ key: HashKey) throws(StrandlineError) -> TableScan<KeyedHash, DeletionEntry> {
-    let changed = deletions.changed(hashedBy: key)
-      .map { (key: RowKey.deletion($0.key, key: key), id: $0.key, row: $0.value) }
-      .sorted { $0.key.precedes($1.key) }
-    let prefix = RowKey.deletions(key)
-    return try TableScan(
-      .init(prefix: prefix, id: { RowKey.deletion($0)?.hash }) { (bytes, place) throws(ByteReaderError) in
-        try DeletionEntry(row: bytes, place)
-      }, runs, runs?.runsWithDeletions ?? [], from: prefix, isBehind: false, changed: changed)
+extension ProjectionsDifference {
+  /// Adds the records in which two tables differ. Each hands its rows out in the order of their keys.
+  fileprivate mutating func addTables<Row>(
+    _ mine: () throws(StrandlineError) -> (id: RecordID, row: Row)?,
+    _ theirs: () throws(StrandlineError) -> (id: RecordID, row: Row)?, areSame: (Row, Row) -> Bool
+  ) throws(StrandlineError) {
+    var (left, right) = (try mine(), try theirs())
+    while left != nil || right != nil {
+      if let one = left, let two = right, one.id == two.id {
+        if !areSame(one.row, two.row) { ids.insert(one.id) }
+        (left, right) = (try mine(), try theirs())
+      } else if let one = left, right.map({ one.id < $0.id }) ?? true {
+        ids.insert(one.id)
+        left = try mine()
+      } else if let two = right {
+        ids.insert(two.id)
+        right = try theirs()
+      }
+    }
   }
 }

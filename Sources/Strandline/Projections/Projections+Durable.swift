@@ -15,7 +15,7 @@ extension Projections {
   /// A record's entry as of `lsn`, whatever has happened since, without a look into the runs.
   mutating func lookup(_ id: RecordID, asOf lsn: LSN) -> Lookup<RecordEntry> {
     if let (entry, _) = undos.before(id, after: lsn) { return .known(entry) }
-    if let known = records.known(id) { return .known(known) }
+    if let known = records.rows.known(id) { return .known(known) }
     return runs.map { .stored($0) } ?? .known(nil)
   }
 
@@ -161,12 +161,12 @@ extension Projections {
   mutating func revert(_ undo: UndoLog.Undo) {
     switch undo.change {
     case .began(let id, _):
-      if case .some(let now?) = records.known(id) { records.set(id, from: now, to: nil) }
+      if case .some(let now?) = records.rows.known(id) { records.set(id, from: now, to: nil) }
       outbox.change(from: undo.owed, to: nil)
     case .record(let id, let entry, let deletion, _):
       outbox.change(from: undo.owed, to: entry?.pending.map { Owed($0) })
       // What memory does not know has not changed since the runs were written.
-      if case .some(let now) = records.known(id), now != entry { records.set(id, from: now, to: entry) }
+      if case .some(let now) = records.rows.known(id), now != entry { records.set(id, from: now, to: entry) }
       if case .some(let now) = deletions.known(id), now != deletion { deletions.set(id, from: now, to: deletion) }
     case .attempted(let mutation): outbox.unattempt([mutation])
     case .unattempted(let mutations): outbox.reattempt(mutations)

@@ -5,18 +5,15 @@ import StrandlineSystem
 
 extension Projections {
   /// How many entries memory has that no run has.
-  package var unstoredCount: Int { records.changed.count + deletions.changedCount }
+  package var unstoredCount: Int { records.changed.count + deletions.changed.count }
 
   /// Sets apart what is durable; a flush writes it into a run.
   ///
-  /// - Parameters:
-  ///   - end: the last durable event. Changes behind it can be undone.
-  ///   - key: for the hashes of deleted names, if there is none yet.
+  /// - Parameter end: the last durable event. Changes behind it can be undone.
   /// - Returns: the projections as of `end`.
   /// - Complexity: O(changes behind `end`).
-  package mutating func beginFlush(upTo end: LSN, key: HashKey) -> Projections {
-    precondition(records.frozen.isEmpty && deletions.frozen.isEmpty && deletions.frozenPacked.isEmpty)
-    if deletions.keys.isEmpty { deletions.use(key) }
+  package mutating func beginFlush(upTo end: LSN) -> Projections {
+    precondition(records.rows.frozen.isEmpty && deletions.frozen.isEmpty)
     var since: Set<RecordID> = []
     for undo in undos.reversed(after: end) {
       if let changed = undo.change.ofRecord { since.insert(changed.id) }
@@ -24,11 +21,11 @@ extension Projections {
     var durable = self
     // In this order, so that the tables change hands: undoing what came after `end` copies none of them.
     durable.undos = UndoLog()
-    records.handOver(keeping: since)
+    records.rows.handOver(keeping: since)
     deletions.handOver(keeping: since)
     for undo in undos.reversed(after: end) { durable.revert(undo) }
     durable.appliedLSN = min(appliedLSN, end)
-    records.freeze(durable.records)
+    records.rows.freeze(durable.records.rows)
     deletions.freeze(durable.deletions)
     return durable
   }
@@ -36,13 +33,13 @@ extension Projections {
   /// What was set apart stands in `runs`.
   mutating func endFlush(_ runs: RunSet) {
     self.runs = runs
-    records.thaw()
+    records.rows.thaw()
     deletions.thaw()
   }
 
   /// What was set apart was not written.
   package mutating func cancelFlush() {
-    records.refreeze()
+    records.rows.refreeze()
     deletions.refreeze()
   }
 
@@ -52,8 +49,7 @@ extension Projections {
   /// Others were made from the log, of the events up to `made`'s: they take the place of the runs and of nothing else.
   mutating func adopt(_ made: Projections) {
     runs = made.runs
-    for key in made.deletions.keys { deletions.use(key) }
-    records.adopt(made.records)
+    records.rows.adopt(made.records.rows)
     deletions.adopt(made.deletions)
   }
 
@@ -69,7 +65,7 @@ extension Projections {
       for undo in undos.reversed(after: made.appliedLSN) {
         if let changed = undo.change.ofRecord { since.insert(changed.id) }
       }
-      records.forget(but: since)
+      records.rows.forget(but: since)
       deletions.forget(but: since)
       adopt(made)
       return false
@@ -90,7 +86,7 @@ extension Projections {
       lsn: appliedLSN, recordCount: UInt64(records.count),
       living: records.living.filter { $0.value.total != 0 }.sorted { $0.key < $1.key }
         .map { StoredState.ZoneCount(zone: $0.key, living: $0.value) },
-      deletionCount: UInt64(deletions.count), deletionKeys: deletions.keys, newest: outbox.newest,
+      deletionCount: UInt64(deletions.count), newest: outbox.newest,
       since: outbox.since, attempted: outbox.attempted,
       bounds: sync.bounds.values.sorted { $0.scope < $1.scope },
       zones: sync.zones.sorted { $0.key < $1.key }.map { StoredState.KnownZone(zone: $0.key, state: $0.value) },
@@ -115,7 +111,7 @@ extension Projections {
     records = RecordTable(
       stored: Int(state.recordCount),
       living: Dictionary(state.living.map { ($0.zone, $0.living) }) { first, _ in first })
-    deletions = DeletionIndex(stored: Int(state.deletionCount), keys: state.deletionKeys)
+    deletions = ChangedTable(stored: Int(state.deletionCount))
     outbox = Outbox(state)
     sync = SyncState(state)
     consideredLSN = min(state.considered, state.lsn)

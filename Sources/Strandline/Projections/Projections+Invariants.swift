@@ -47,19 +47,11 @@ extension Projections {
         return "the table counts \(known) living records by type in \(zone), there are \(types)"
       }
     }
-    for (id, deletion) in deletions.entries where deletion.isProvisional {
+    for (id, deletion) in deletions.inMemory where deletion.isProvisional {
       if entries[id]?.pending == nil { return "\(id): a provisional deletion of a record with no unsettled mutation" }
     }
-    for (key, packed) in deletions.packed {
-      for id in deletions.changed.keys where packed[KeyedHash(of: id, key: key)] != nil {
-        return "\(id): a deletion under the ID and another under its hash"
-      }
-    }
-    if runs == nil, deletions.keys.count < 2 {
-      let names = deletions.changed(hashedBy: deletions.keys.first ?? HashKey(low: 0, high: 0)).values.count {
-        $0 != nil
-      }
-      if names != deletions.count { return "the index counts \(deletions.count) deleted names, there are \(names)" }
+    if runs == nil, deletions.inMemory.count != deletions.count {
+      return "the table counts \(deletions.count) deleted names, there are \(deletions.inMemory.count)"
     }
     if let broken = brokenListing() { return broken }
     for id in sync.held.keys where entries[id]?.pending == nil { return "\(id): held, but no mutation is unsettled" }

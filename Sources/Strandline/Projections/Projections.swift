@@ -8,7 +8,10 @@
 /// The record table, the deletion index, the outbox and the sync state.
 package struct Projections: Sendable {
   package internal(set) var records = RecordTable()
-  package internal(set) var deletions = DeletionIndex()
+  /// The deleted names, each with the births that were deleted. Another life of the same name is not deleted: a version is
+  /// dead only if all its births are. No entry is removed because it is old; only a deletion that the server refuses removes
+  /// one.
+  package internal(set) var deletions = ChangedTable<DeletionEntry>()
   package internal(set) var outbox = Outbox()
   package internal(set) var sync = SyncState()
   /// The newest event that was applied.
@@ -41,7 +44,7 @@ package struct Projections: Sendable {
   ///
   /// - Throws: if a run cannot be read; it has failed then, and what was made of it has to be made again.
   package func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? {
-    if let known = records.known(id) { return known }
+    if let known = records.rows.known(id) { return known }
     return try runs?.entry(id)?.entry
   }
 
@@ -50,7 +53,7 @@ package struct Projections: Sendable {
   /// - Throws: as `entry(_:)`.
   package func deletion(_ id: RecordID) throws(StrandlineError) -> DeletionEntry? {
     if let known = deletions.known(id) { return known }
-    return try runs?.deletion(id, deletions.keys)
+    return try runs?.deletion(id)
   }
 
   /// What is known of a record and of its name, with everything that was applied.
@@ -117,10 +120,9 @@ package struct Projections: Sendable {
     case .pace(let pace): change(.pace(pace.scope, pace), at: lsn)
     case .deletions(let packed):
       precondition(isDurable, "compaction alone writes packed events, and they are durable when they are read")
-      let runs = runs
-      try deletions.add(packed) { (hash) throws(StrandlineError) in
-        try runs?.deletion(hash, packed.key) != nil
-      }
+      var known: [DeletionEntry?] = []
+      for item in packed.items { known.append(try deletion(item.id)) }
+      for (item, old) in zip(packed.items, known) { deletions.set(item.id, from: old, to: DeletionEntry(item)) }
       sync.learn(packed.latest)
     case .superseded(let saved):
       applySaved(saved.id, type: saved.type, time: saved.time, known: try look(saved.id), at: lsn)

@@ -164,8 +164,6 @@ extension RecordStore {
         survivors = nil
         try judging(finished, index, step) { plan in
           if let ratio, plan.bytesLeftOut < UInt64(log.segmentBytesMax) || plan.ratioLeftOut < ratio { return }
-          // The key under which the names of deleted records are packed is one that look-ups ask.
-          projections.withLock { $0.deletions.use(plan.key) }
           // Judged by the state at the segments' end: read behind an older state, what stays would bring back what was
           // deleted. So the index is beyond it before anything is left out; and has what was just learned.
           try index.flush(always: true)
@@ -228,7 +226,7 @@ extension RecordStore {
       fold.advance(to: limit)
       try compare(&fold, limit)
       let plan = try CompactionPlan(
-        state: fold.projections, newKey: HashKey(ofStore: source.storeUUID),
+        state: fold.projections,
         // Whatever an event after the limit points at was, at the limit, a base, a newest mutation or an attempted one.
         read: read,
         folding: { try index.withFold($0) })

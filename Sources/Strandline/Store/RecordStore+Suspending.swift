@@ -41,8 +41,6 @@ private struct DiskRuns: Sendable {
   /// nil until the log has said where it is.
   private(set) var files: IndexFiles?
   private(set) var runs: RunSet?
-  /// What they hold beside the rows of single records.
-  private(set) var state: StoredState?
   /// The declared indexes.
   private(set) var definitions = IndexDefinitions()
   /// Why it is not known which indexes are declared.
@@ -67,7 +65,6 @@ private struct DiskRuns: Sendable {
     if isRefused {
       isLogCompacted = runs == nil
       runs = nil
-      state = nil
       return nil
     }
     // Before the first event every log is the same.
@@ -75,7 +72,8 @@ private struct DiskRuns: Sendable {
     // Of whatever kind the failure is: all that the runs say stands in the log too.
     do {
       runs = try files.load(&definitions)
-      state = try runs?.state()
+      // It throws if they cannot hold all that they count.
+      _ = try runs?.state()
     } catch {
       runs = nil
     }
@@ -242,11 +240,8 @@ extension RecordStore {
     }
     // Memory has everything: a run of it takes the place of what is on the disk.
     guard let own else { return index(nil, isListed: false) }
-    if let runs = disk.runs, own.end.lsn <= runs.end.lsn, runs.end.lsn <= applied.rawValue, let state = disk.state {
-      projections.withLock { projections in
-        for key in state.deletionKeys { projections.deletions.use(key) }
-        projections.replaceRuns(runs)
-      }
+    if let runs = disk.runs, own.end.lsn <= runs.end.lsn, runs.end.lsn <= applied.rawValue {
+      projections.withLock { $0.replaceRuns(runs) }
       return index(runs, isListed: true)
     }
     // The files of these runs may be gone, and their numbers given to others.

@@ -147,30 +147,6 @@ package struct Raw16Type: FieldType {
   package func content(of value: [UInt8]) -> FieldContent { .bytes(value) }
 }
 
-/// Sixteen bytes that the code holds as two numbers.
-package protocol TwoWords: Sendable {
-  var low: UInt64 { get }
-  var high: UInt64 { get }
-  init(low: UInt64, high: UInt64)
-}
-
-package struct TwoWordsType<Value: TwoWords>: FieldType {
-  package var name: String { "raw16" }
-  package var bytesMin: Int { 16 }
-  package func read(from reader: inout ByteReader) throws(ByteReaderError) -> Value {
-    Value(low: try reader.u64(), high: try reader.u64())
-  }
-  package func write(_ value: Value, to writer: inout ByteWriter) {
-    writer.u64(value.low)
-    writer.u64(value.high)
-  }
-  package func content(of value: Value) -> FieldContent {
-    var writer = ByteWriter()
-    write(value, to: &writer)
-    return .bytes(writer.bytes)
-  }
-}
-
 /// Everything up to the end.
 package struct RestType: FieldType {
   package var name: String { "rest" }
@@ -256,8 +232,6 @@ extension FieldType where Self == BytesType { package static var bytes: Self { S
 extension FieldType where Self == Raw16Type { package static var raw16: Self { Self() } }
 extension FieldType where Self == RestType { package static var rest: Self { Self() } }
 extension FieldType where Self == ValueType { package static var value: Self { Self() } }
-extension FieldType where Self == TwoWordsType<HashKey> { package static var hashKey: Self { Self() } }
-extension FieldType where Self == TwoWordsType<KeyedHash> { package static var keyedHash: Self { Self() } }
 extension FieldType where Self == GroupType<ZoneID> { package static var zone: Self { Self() } }
 extension FieldType where Self == GroupType<RecordID> { package static var id: Self { Self() } }
 extension FieldType where Self == GroupType<Touch> { package static var touch: Self { Self() } }

@@ -7,8 +7,8 @@ package struct Deletions: EventPayload, Hashable {
   /// One deleted name.
   package struct Item: Hashable, FieldGroup {
     package static let tableName = "deletedName"
-    package static let bytesMin = 16 + 5
-    package var hash: KeyedHash
+    package static let bytesMin = 4 + 5
+    package var id: RecordID
     /// The event that deleted it.
     package var lsn: LSN
     /// Whether this store's app deleted it; otherwise the server said so.
@@ -18,9 +18,9 @@ package struct Deletions: EventPayload, Hashable {
     package var changeTag: String?
 
     package init(
-      hash: KeyedHash, lsn: LSN, isLocal: Bool, births: Set<Birth>, createdMilliseconds: Int64?, changeTag: String?
+      id: RecordID, lsn: LSN, isLocal: Bool, births: Set<Birth>, createdMilliseconds: Int64?, changeTag: String?
     ) {
-      self.hash = hash
+      self.id = id
       self.lsn = lsn
       self.isLocal = isLocal
       self.births = births
@@ -28,7 +28,7 @@ package struct Deletions: EventPayload, Hashable {
       self.changeTag = changeTag
     }
     package init<Coder: FieldCoder>(_ item: Self?, _ field: inout Coder) throws(Coder.Failure) {
-      hash = try field("hash", .keyedHash, item?.hash)
+      id = try field("record", .id, item?.id)
       lsn = try field("lsn", .lsn, item?.lsn)
       isLocal = try field("isLocal", .flag, item?.isLocal)
       births = try field("births", .births, item?.births)
@@ -38,21 +38,17 @@ package struct Deletions: EventPayload, Hashable {
   }
   /// The greatest hybrid time among the events that this replaces; zero if an event that stays has it.
   package var latest: HybridTime
-  /// The key of the hashes.
-  package var key: HashKey
-  /// Ascending by hash, each once.
+  /// Ascending by record, each once.
   package var items: [Item]
 
-  package init(latest: HybridTime = .zero, key: HashKey, items: [Item]) {
+  package init(latest: HybridTime = .zero, items: [Item]) {
     self.latest = latest
-    self.key = key
     self.items = items
   }
   package init<Coder: FieldCoder>(_ deletions: Self?, _ field: inout Coder) throws(Coder.Failure) {
     latest = try field("latest", .time, deletions?.latest)
-    key = try field("key", .hashKey, deletions?.key)
     let items = try field("names", .list(.group(Item.self)), deletions?.items)
-    try field.require(zip(items, items.dropFirst()).allSatisfy { $0.hash < $1.hash }, "deleted names out of order")
+    try field.require(zip(items, items.dropFirst()).allSatisfy { $0.id < $1.id }, "deleted names out of order")
     self.items = items
   }
 }

@@ -319,7 +319,7 @@ final class WorldDevice: Sendable {
     if difference.isEmpty { return nil }
     let (mine, others) = (store.projections.sync, replayed.sync)
     // A transaction that was given up may leave its time behind: the clock only has to be late enough.
-    if difference.ids.isEmpty, difference.hashes.isEmpty, mine.latest > others.latest, mine.bounds == others.bounds,
+    if difference.ids.isEmpty, mine.latest > others.latest, mine.bounds == others.bounds,
       mine.zones == others.zones, mine.databaseTokens == others.databaseTokens, mine.tenures == others.tenures,
       mine.paces == others.paces
     {

@@ -174,11 +174,8 @@ enum IndexVector {
       guard let id = RowKey.recordID(key) else { break }
       return .object(["table": .text("records"), "record": .group(id), "row": try row(PlacedEntry.self)])
     case .deletions:
-      guard RowKey.deletion(key) != nil else { break }
-      return .object([
-        "table": .text("deletions"), "key": .hexed(key[1..<17]), "hash": .hexed(key[17...]),
-        "row": try row(DeletionEntry.self),
-      ])
+      guard let id = RowKey.recordID(key, table: .deletions) else { break }
+      return .object(["table": .text("deletions"), "record": .group(id), "row": try row(DeletionEntry.self)])
     case .indexes:
       if let value, !value.range.isEmpty { throw PageError("a row of an index has bytes") }
       return try line(index: key, isRemoved: value == nil, definitions)

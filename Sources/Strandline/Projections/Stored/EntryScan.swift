@@ -38,7 +38,7 @@ struct EntryScan {
   init(_ memory: Memory, _ range: Range) throws(StrandlineError) {
     let start = range.after.map { RowKey.record($0) } ?? range.prefix
     rows = try TableScan(
-      .init(prefix: range.prefix, id: RowKey.recordID) { (bytes, place) throws(ByteReaderError) in
+      .init(prefix: range.prefix, id: { RowKey.recordID($0) }) { (bytes, place) throws(ByteReaderError) in
         try PlacedEntry(row: bytes, place)
       }, memory.runs, memory.runs?.runs ?? [], from: start, isBehind: range.after != nil,
       changed: Self.sorted(memory.changed, range, from: start))
@@ -76,13 +76,13 @@ extension Projections {
   ///
   /// - Precondition: `lsn` is durable, or a view shows it.
   func scanMemory(asOf lsn: LSN) -> EntryScan.Memory {
-    let parts = [records.frozen, records.changed, changes(after: lsn)]
+    let parts = [records.rows.frozen, records.changed, changes(after: lsn)]
     return EntryScan.Memory(changed: parts.filter { !$0.isEmpty }, runs: runs)
   }
 
   /// Every record with an entry, with everything that was applied. O(records), and their memory.
   package func allEntries() throws(StrandlineError) -> [RecordID: RecordEntry] {
-    if runs == nil, records.frozen.isEmpty { return records.changed.compactMapValues { $0 } }
+    if runs == nil { return records.rows.inMemory }
     var scan = try EntryScan(scanMemory(asOf: appliedLSN), EntryScan.Range())
     var result: [RecordID: RecordEntry] = [:]
     while let (id, found) = try scan.next() { result[id] = found.entry }

@@ -1,8 +1,8 @@
 // What the store keeps in sorted runs: the rows of its tables, and the keys that they stand under. Layout:
 // Formats/index.md.
 //
-// A key begins with the number of its table. Records stand in the order of zone and name, so that a list is a range of
-// keys. Deleted names stand under the hash of their ID, because a packed deletion knows no name.
+// A key begins with the number of its table. Records, and deleted names, stand in the order of zone and name, so that a list
+// is a range of keys.
 
 package import StrandlineLog
 package import StrandlineSystem
@@ -26,43 +26,26 @@ package enum RunTable: UInt8, CaseIterable {
 package enum RowKey {
   static let state = RunTable.state.key
 
-  /// What the keys of all records of a zone begin with.
-  static func zone(_ zone: ZoneID) -> [UInt8] {
+  /// What the keys of all records of a zone, or of all its deleted names, begin with.
+  static func zone(_ zone: ZoneID, table: RunTable = .records) -> [UInt8] {
     var key: [UInt8] = []
     key.reserveCapacity(40 + zone.name.utf8.count + zone.owner.utf8.count)
-    key.append(RunTable.records.rawValue)
+    key.append(table.rawValue)
     key.append(zone.scope.rawValue)
     append(zone.owner, to: &key)
     append(zone.name, to: &key)
     return key
   }
 
-  static func record(_ id: RecordID) -> [UInt8] {
-    var key = zone(id.zone)
+  static func record(_ id: RecordID, table: RunTable = .records) -> [UInt8] {
+    var key = zone(id.zone, table: table)
     key.append(utf8: id.name)
     return key
   }
 
-  /// What the keys of all deleted names under a key of hashes begin with.
-  static func deletions(_ key: HashKey) -> [UInt8] {
-    var writer = ByteWriter(capacity: 33)
-    writer.u8(RunTable.deletions.rawValue)
-    writer.u64(key.low)
-    writer.u64(key.high)
-    return writer.bytes
-  }
-
-  static func deletion(_ hash: KeyedHash, key: HashKey) -> [UInt8] {
-    var writer = ByteWriter(capacity: 33)
-    writer.raw(deletions(key))
-    writer.u64(hash.low)
-    writer.u64(hash.high)
-    return writer.bytes
-  }
-
   /// The record that a key is of; nil if it is of none.
-  package static func recordID(_ key: [UInt8]) -> RecordID? {
-    guard key.count > 2, key[0] == RunTable.records.rawValue, let scope = DatabaseScope(rawValue: key[1]) else {
+  package static func recordID(_ key: [UInt8], table: RunTable = .records) -> RecordID? {
+    guard key.count > 2, key[0] == table.rawValue, let scope = DatabaseScope(rawValue: key[1]) else {
       return nil
     }
     var place = 2
@@ -70,14 +53,6 @@ package enum RowKey {
       return nil
     }
     return RecordID(key.text(in: place..<key.count), zone: ZoneID(zone, owner: owner, scope: scope))
-  }
-
-  /// The hash, and its key, of a deleted name.
-  package static func deletion(_ key: [UInt8]) -> (hash: KeyedHash, key: HashKey)? {
-    guard key.count == 33, key[0] == RunTable.deletions.rawValue else { return nil }
-    return (
-      KeyedHash(low: key.u64(at: 17), high: key.u64(at: 25)), HashKey(low: key.u64(at: 1), high: key.u64(at: 9))
-    )
   }
 
   // Text inside a key ends with 00 01, and a zero byte in it is 00 FF: so keys sort as the texts do.

@@ -77,18 +77,9 @@ package final class RunSet: Sendable {
   }
 
   /// The row of a deleted name.
-  func deletion(_ id: RecordID, _ keys: [HashKey]) throws(StrandlineError) -> DeletionEntry? {
+  func deletion(_ id: RecordID) throws(StrandlineError) -> DeletionEntry? {
     guard !runsWithDeletions.isEmpty else { return nil }
-    for key in keys {
-      if let entry = try deletion(KeyedHash(of: id, key: key), key) { return entry }
-    }
-    return nil
-  }
-
-  /// The row of a hash.
-  func deletion(_ hash: KeyedHash, _ key: HashKey) throws(StrandlineError) -> DeletionEntry? {
-    guard !runsWithDeletions.isEmpty else { return nil }
-    return try row(RowKey.deletion(hash, key: key), runsWithDeletions) { (bytes, range) throws(ByteReaderError) in
+    return try row(RowKey.record(id, table: .deletions), runsWithDeletions) { (bytes, range) throws(ByteReaderError) in
       try DeletionEntry(row: bytes, range)
     }
   }
@@ -119,12 +110,10 @@ package final class RunSet: Sendable {
   /// Whether there can be a row for all that is counted. The footers say how many there are; of one run without rows of
   /// indexes that is exact.
   private func hasRows(for state: StoredState) -> Bool {
-    // A name may stand under more than one key.
-    let deletions = state.deletionKeys.count < 2 ? state.deletionCount : 0
     let rows = runs.reduce(0) { $0 + UInt64($1.entryCount - $1.tombstoneCount) }
-    let (counted, isTooMuch) = state.recordCount.addingReportingOverflow(deletions)
+    let (counted, isTooMuch) = state.recordCount.addingReportingOverflow(state.deletionCount)
     if isTooMuch || rows <= counted { return false }
-    let isExact = runs.count == 1 && list.binding.count == RunBinding.bytes && state.deletionKeys.count < 2
+    let isExact = runs.count == 1 && list.binding.count == RunBinding.bytes
     return !isExact || rows == counted + 1
   }
 
@@ -133,7 +122,7 @@ package final class RunSet: Sendable {
     // What cannot be read, a look-up says.
     guard let state = try? state() else { return }
     let (records, names) = (met[RunTable.records.rawValue] ?? 0, met[RunTable.deletions.rawValue] ?? 0)
-    if records == state.recordCount, names == state.deletionCount || state.deletionKeys.count > 1 { return }
+    if records == state.recordCount, names == state.deletionCount { return }
     let words =
       "there are rows of \(records) records and \(names) deleted names, and \(state.recordCount) and "
       + "\(state.deletionCount) are counted"

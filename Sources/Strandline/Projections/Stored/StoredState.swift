@@ -10,8 +10,6 @@ package struct StoredState: Sendable {
   package var recordCount: UInt64
   var living: [ZoneCount]
   package var deletionCount: UInt64
-  /// The keys of the hashes under which deleted names stand. New rows stand under the first.
-  var deletionKeys: [HashKey]
 
   package var newest: LSNSet
   package var since: LSNSet
@@ -59,7 +57,6 @@ extension StoredState: FieldDescribed {
       recordCount: try field("recordCount", .varint, state?.recordCount),
       living: try field("living", .list(.group(ZoneCount.self)), state?.living),
       deletionCount: try field("deletionCount", .varint, state?.deletionCount),
-      deletionKeys: try field("deletionKeys", .list(.hashKey), state?.deletionKeys),
       newest: try field("newest", .lsnSet, state?.newest), since: try field("since", .lsnSet, state?.since),
       attempted: try field("attempted", .lsnSet, state?.attempted),
       bounds: try field("bounds", .list(.payload(Bound.self)), state?.bounds),

@@ -313,7 +313,7 @@ extension Version {
       writer.blob(Array(field.utf8))
       FieldCodec.encode(value.lasting, into: &writer)
     }
-    return KeyedHash(of: writer.bytes, key: HashKey(low: 0, high: 0)).low
+    return XXH64.hash(writer.bytes)
   }
 }
 
