@@ -128,6 +128,25 @@ public final class StoreView: Sendable {
     }
   }
 
+  /// The types of which records live, and how many of each.
+  ///
+  /// - Throws: `StrandlineError.outdated` as `record(_:)`.
+  /// - Complexity: O(zones · types); O(records) if a zone that is asked about has had more than 256 types at a time.
+  package func types(in zone: ZoneID? = nil) throws -> [String: Int] {
+    try store.requireOpen()
+    let zone = zone.map(store.canonical)
+    let counts = try look { $0.living(asOf: moment) }.filter { zone == nil || zone == $0.key }.map(\.value.types)
+    if past == nil, !counts.contains(nil) {
+      return counts.reduce(into: [:]) { $0.merge($1 ?? [:], uniquingKeysWith: +) }
+    }
+    var types: [String: Int] = [:]
+    try forEachLiving(ofType: nil, in: EntryScan.Range(zone: zone)) { _, found in
+      types[found.entry.type, default: 0] += 1
+      return true
+    }
+    return types
+  }
+
   /// Hands every living record to `body`, in the order of zone and name, one at a time: memory does not grow with their
   /// values.
   ///

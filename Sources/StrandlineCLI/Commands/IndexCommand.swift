@@ -38,10 +38,19 @@ extension Command {
         let index = try index(arguments)
         return try withStore(path, console, create: false) { store in
           if verb == "drop" {
+            guard try store.indexes().contains(where: { $0.index == index }) else {
+              throw Failure(
+                .noSuchStore, "there is no index \(printable(index.description)) to drop; nothing has changed",
+                try: "strandline index \(ShellWord.quote(path)) list")
+            }
             try store.dropIndex(index)
           } else {
             try store.addIndex(index)
             try store.buildIndexesBlocking()
+            let fields = index.fields.map(\.field)
+            for sentence in try store.view().misspelt(type: index.recordType, fields: fields, in: nil) {
+              console.say("note: \(printable(sentence)); the index is there all the same")
+            }
           }
           return .done
         }

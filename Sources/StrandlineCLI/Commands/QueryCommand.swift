@@ -10,7 +10,8 @@ extension Command {
     details: [
       "A CONDITION is FIELD COMPARATOR VALUE, and all of them must hold. The comparators are = != < <= > >= and the words",
       "of CloudKit: BEGINS_WITH, IN, NOT_IN, LIST_CONTAINS, LIST_CONTAINS_ANY, LIST_CONTAINS_ALL, LIST_MEMBER_BEGINS_WITH,",
-      "and NOT_ before each of them. VALUE is JSON as in a line of export, or else text.",
+      "and NOT_ before each of them. VALUE is JSON as in a line of export, or else text; for a field that holds times also",
+      "a date such as 2026-01-31 or 2026-01-31T18:00:00Z.",
       "Prints lines as export does. If more follow than --limit allows, standard error says how to go on; it names each",
       "record that may belong to the answer and is damaged, and the exit code is then 65.",
     ],
@@ -43,16 +44,20 @@ extension Command {
         }
       }
       let view = try readOnly(arguments.operands[0], console).view()
+      query.filters = try view.dated(query.filters, of: query)
       if arguments.has("--explain") {
         try console.print(printable(view.explain(query).description))
         return .done
       }
       if arguments.has("--count") {
-        try console.print(String(try view.count(query)))
+        let count = try view.count(query)
+        if count == 0 { try view.noteMisspelt(query, console) }
+        try console.print(String(count))
         return .done
       }
       let page = try view.query(query, after: cursor)
       for record in page.records { try console.write(record.line(zone: query.zone == nil) + [UInt8(ascii: "\n")]) }
+      if page.records.isEmpty, cursor == nil { try view.noteMisspelt(query, console) }
       if let next = page.cursor { console.say("note: more follow; go on with --after \(next.text)") }
       for record in page.unreadable.dropLast() { console.say("error: \(printable(record.error.message))") }
       if let last = page.unreadable.last { throw last.error }
@@ -105,5 +110,33 @@ extension Command {
       throw UsageError(message: "a field's order is FIELD, FIELD:asc or FIELD:desc, not '\(text.prefix(80))'")
     }
     return RecordSort(String(field), ascending: parts.count == 1 || parts[1] == "asc")
+  }
+}
+
+extension StoreView {
+  /// Says what the words of a question without an answer may have misspelt.
+  fileprivate func noteMisspelt(_ query: RecordQuery, _ console: Console) throws {
+    let fields = query.filters.map(\.field) + query.sorts.map(\.field)
+    for sentence in try misspelt(type: query.recordType, fields: fields, in: query.zone) {
+      console.say("note: \(printable(sentence))")
+    }
+  }
+
+  /// Conditions that compare a field that holds times with a date: the time of the date.
+  fileprivate func dated(_ filters: [RecordFilter], of query: RecordQuery) throws -> [RecordFilter] {
+    func isDate(_ filter: RecordFilter) -> Bool {
+      filter.values.contains { if case .string(let text) = $0 { ISODate.milliseconds(text) != nil } else { false } }
+    }
+    guard filters.contains(where: isDate) else { return filters }
+    let kinds = try fieldKinds(ofType: query.recordType, in: query.zone)
+    return filters.map { filter in
+      guard kinds[filter.field]?.contains(FieldValue.date(milliseconds: 0).typeName) == true else { return filter }
+      var filter = filter
+      filter.values = filter.values.map { value in
+        guard case .string(let text) = value, let time = ISODate.milliseconds(text) else { return value }
+        return .date(milliseconds: time)
+      }
+      return filter
+    }
   }
 }
