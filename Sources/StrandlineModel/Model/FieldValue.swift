@@ -296,7 +296,10 @@ extension FieldValue {
   /// The same; `isKept`: the server sent the value, and may have it back.
   package func defect(isKept: Bool) -> String? {
     switch self {
-    case .string, .int64, .date, .bytes, .reference: return nil
+    case .string, .int64, .bytes, .reference: return nil
+    case .date(let milliseconds):
+      return isKept || (milliseconds > .min && milliseconds < .max)
+        ? nil : "a date that is not finite, or beyond what 64 bits of milliseconds hold"
     case .asset(let asset):
       return asset.state == .local
         ? "an asset whose content is not at the server; uploading contents is not built yet" : nil
@@ -313,7 +316,13 @@ extension FieldValue {
       }
       return nil
     case .encrypted(let inner):
-      if case .encrypted = inner { return "an encrypted value inside an encrypted value" }
+      switch inner {
+      case .encrypted: return "an encrypted value inside an encrypted value"
+      case .reference, .list(.references, _): return "an encrypted reference, which CloudKit does not take"
+      case .asset, .list(.assets, _):
+        return "an encrypted asset, which CloudKit does not take; it encrypts assets itself"
+      default: break
+      }
       return inner.defect(isKept: isKept)
     }
   }

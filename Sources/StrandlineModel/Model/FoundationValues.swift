@@ -7,7 +7,7 @@
 #endif
 
 extension FieldValue {
-  /// A time, rounded to whole milliseconds; the nearest that 64 bits can hold, for a date some 292 million years away.
+  /// A time, rounded to whole milliseconds; for a date that they cannot hold the least or the greatest, which a save refuses.
   public static func date(_ date: Date) -> FieldValue {
     let exact = (date.timeIntervalSince1970 * 1000).rounded()
     return .date(milliseconds: Int64(exactly: exact) ?? (exact > 0 ? .max : .min))

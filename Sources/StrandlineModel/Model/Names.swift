@@ -49,6 +49,32 @@ package enum Names {
     return nil
   }
 
+  /// What is wrong with the type of a new record, if anything.
+  package static func defect(newType name: String) -> String? {
+    // CloudKit has records of its users under the first; those who tried say that it refuses the second too.
+    name == "Users" || name == "User" ? kept : defect(schemaName: name)
+  }
+
+  /// What is wrong with the name of a field that an app writes, if anything.
+  package static func defect(newField name: String) -> String? { isKept(field: name) ? kept : defect(schemaName: name) }
+
+  private static let kept = "CloudKit keeps this name for itself; choose another one"
+
+  /// Whether CloudKit refuses a field of this name, by those who tried. By length, because each field of a save is asked about.
+  private static func isKept(field name: String) -> Bool {
+    switch name.utf8.count {
+    case 4: name == "etag"
+    case 8: name == "recordID"
+    case 10: name == "recordType"
+    case 12: name == "creationDate"
+    case 15: name == "recordChangeTag"
+    case 16: name == "modificationDate" || name == "modifiedByDevice"
+    case 19: name == "creatorUserRecordID"
+    case 24: name == "lastModifiedUserRecordID"
+    default: false
+    }
+  }
+
   private static func lengthAndASCII(_ name: String) -> String? {
     if name.isEmpty { return "it is empty" }
     // Printable ASCII: a control character would be taken by CloudKit and lost in every log and terminal.

@@ -1,0 +1,55 @@
+// Goal: what the server would refuse record by record is refused at the write, with type, field and remedy. Method: each kind once,
+// and what looks like it and is right.
+
+import Foundation
+import Strandline
+import StrandlineSimulation
+import StrandlineTesting
+import Testing
+
+@Suite(.timeLimit(.minutes(30)))
+struct EarlyRefusalTests {
+  private func refusal(_ type: String, _ fields: [String: FieldValue]) throws -> StrandlineError? {
+    let store = try RecordStore.openBlocking(at: "/s", environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    var refused: StrandlineError?
+    do { try store.writeBlocking { try $0.save(Record(type: type, id: RecordID("r"), fields: fields)) } } catch {
+      refused = error as? StrandlineError
+    }
+    #expect(try (refused == nil) == (store.record(RecordID("r")) != nil))
+    try store.closeBlocking()
+    return refused
+  }
+
+  @Test(arguments: [
+    "creationDate", "creatorUserRecordID", "etag", "lastModifiedUserRecordID", "modificationDate", "modifiedByDevice",
+    "recordChangeTag", "recordID", "recordType",
+  ])
+  func `a field with a name that CloudKit keeps is refused`(name: String) throws {
+    let error = try refusal("Note", [name: 1])
+    #expect(error?.code == .invalidName)
+    #expect(error?.message.contains("'\(name)'") == true && error?.message.contains("choose another") == true)
+    #expect(try refusal("Note", [name + "s": 1, "x" + name: 2]) == nil)
+  }
+
+  @Test func `a type that CloudKit keeps is refused`() throws {
+    for type in ["Users", "User"] { #expect(try refusal(type, ["a": 1])?.code == .invalidName) }
+    #expect(try refusal("UserNote", ["recordIDs": 1]) == nil)
+  }
+
+  @Test func `an encrypted reference or asset is refused`() throws {
+    let reference = FieldValue.reference(Reference("x"))
+    for value in [reference, .list(.references, [reference]), .asset(Asset(fileChecksum: "c", size: 1))] {
+      let error = try refusal("Note", ["secret": .encrypted(value)])
+      #expect(error?.code == .invalidValue && error?.message.contains("'secret'") == true)
+    }
+    #expect(try refusal("Note", ["secret": .encrypted(.list(.strings, ["a"]))]) == nil)
+  }
+
+  @Test func `a date that is not finite is refused`() throws {
+    for seconds in [Double.nan, .infinity, -.infinity, 1e300] {
+      let error = try refusal("Note", ["due": .date(Date(timeIntervalSince1970: seconds))])
+      #expect(error?.code == .invalidValue && error?.message.contains("'due'") == true, "\(seconds)")
+    }
+    #expect(try refusal("Note", ["due": .date(.distantFuture)]) == nil)
+  }
+}
