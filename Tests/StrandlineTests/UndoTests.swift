@@ -1,0 +1,180 @@
+// Goal: an undo gives back what a transaction took and takes nothing that came since; an undo of an undo is a redo. Method: each
+// kind of change once, with and without a change since; then random transactions, against a copy of what there was.
+
+import StrandlineLog
+import StrandlineSimulation
+import StrandlineSystem
+import StrandlineTestSupport
+import StrandlineTesting
+import Testing
+
+@testable import Strandline
+
+@Suite(.timeLimit(.minutes(30)))
+struct UndoTests {
+  private struct Shelf: SyncRecord, Equatable {
+    var id: String
+    var title = ""
+    var note: String?
+    var visits = 0
+    var tags: Set<String> = []
+    var parent: Parent<Shelf>?
+  }
+
+  private func open(_ disk: SimulatedDisk = SimulatedDisk(), seed: UInt64 = 1) throws -> RecordStore {
+    var options = StoreOptions()
+    var rules = TypeRules()
+    rules.fields = ["visits": .counter, "tags": .union]
+    options.conflicts["Shelf"] = rules
+    options.schema["Shelf"].parent = ParentSchema(whenDeleted: .delete)
+    return try RecordStore.openBlocking(
+      at: "/s", options: options, environment: .simulated(disk: disk, seed: seed))
+  }
+
+  private func all(_ store: RecordStore) throws -> [String: Shelf] {
+    Dictionary(uniqueKeysWithValues: try store.values(Shelf.self).map { ($0.id, $0) })
+  }
+
+  @Test func `an edit, a creation and a deletion are taken back, and made again`() async throws {
+    let store = try open()
+    try await store.write { tx in
+      for name in ["a", "b"] { try tx.save(Shelf(id: name, title: name)) }
+      try tx.save(Shelf(id: "c", title: "child", parent: Parent(id: "b")))
+    }
+    let before = try all(store)
+    let receipt = try await store.write { tx in
+      try tx.update(Shelf.self, "a") { ($0.title, $0.note, $0.visits) = ("new", "added", 3) }
+      try tx.delete(Shelf.self, "b")
+      try tx.save(Shelf(id: "d", title: "made"))
+    }
+    let after = try all(store)
+    #expect(Set(after.keys) == ["a", "d"])
+    let undone = try await store.undo(receipt)
+    #expect(undone.kept.isEmpty)
+    #expect(try all(store) == before)
+    let redone = try await store.undo(undone.receipt)
+    #expect(redone.kept.isEmpty)
+    #expect(try all(store) == after)
+    try await store.close()
+  }
+
+  @Test func `what was changed since stays and is told`() async throws {
+    let store = try open()
+    try await store.write { tx in
+      for name in ["a", "b", "c", "d"] { try tx.save(Shelf(id: name, title: "old", note: "old")) }
+    }
+    let receipt = try await store.write { tx in
+      for name in ["a", "b"] { try tx.update(Shelf.self, name) { ($0.title, $0.note) = ("mine", "mine") } }
+      try tx.delete(Shelf.self, "c")
+      try tx.save(Shelf(id: "e", title: "mine"))
+    }
+    try await store.write { tx in
+      try tx.update(Shelf.self, "a") { $0.title = "later" }
+      try tx.delete(Shelf.self, "b")
+      try tx.create(Shelf(id: "c", title: "later"))
+      try tx.update(Shelf.self, "e") { $0.note = "later" }
+    }
+    let undone = try await store.undo(receipt)
+    #expect(
+      Set(undone.kept) == [
+        .init(RecordID("a"), "title", .changedSince), .init(RecordID("b"), nil, .deletedSince),
+        .init(RecordID("c"), nil, .createdSince), .init(RecordID("e"), nil, .changedSince),
+      ])
+    let now = try all(store)
+    #expect(now["a"] == Shelf(id: "a", title: "later", note: "old"))
+    #expect(now["b"] == nil)
+    #expect(now["c"]?.title == "later")
+    #expect(now["e"] == Shelf(id: "e", title: "mine", note: "later"))
+    try await store.close()
+  }
+
+  @Test func `a counter and a set lose what the transaction added, and keep what came since`() async throws {
+    let store = try open()
+    try await store.write { try $0.save(Shelf(id: "a", visits: 10, tags: ["old", "gone"])) }
+    let receipt = try await store.write { tx in
+      try tx.update(Shelf.self, "a") { ($0.visits, $0.tags) = ($0.visits + 5, ["old", "mine"]) }
+    }
+    try await store.write { tx in
+      try tx.update(Shelf.self, "a") {
+        $0.visits += 100
+        $0.tags.insert("later")
+      }
+    }
+    #expect(try await store.undo(receipt).kept.isEmpty)
+    #expect(try store.value(Shelf.self, "a") == Shelf(id: "a", visits: 110, tags: ["old", "gone", "later"]))
+    try await store.close()
+  }
+
+  @Test func `what compaction has removed cannot be taken back, and that is said`() async throws {
+    let store = try open()
+    try await store.write { try $0.save(Shelf(id: "a", title: "old")) }
+    let receipt = try await store.write { try $0.update(Shelf.self, "a") { $0.title = "new" } }
+    try await store.write { try $0.update(Shelf.self, "a") { $0.note = "later" } }
+    try await store.compact(keeping: .latest)
+    let error = await #expect(throws: StrandlineError.self) { try await store.undo(receipt) }
+    #expect(error?.code == .positionExpired)
+    #expect(try store.value(Shelf.self, "a")?.title == "new")
+    let other = try open()
+    let foreign = await #expect(throws: StrandlineError.self) { try await other.undo(receipt) }
+    #expect(foreign?.code == .misuse)
+    try await store.close()
+    try await other.close()
+  }
+
+  @Test func `a transaction that changed nothing has an undo that changes nothing`() async throws {
+    let store = try open()
+    let receipt = try await store.write { _ in }
+    let undone = try await store.undo(receipt)
+    #expect(undone.receipt.lsns == nil && undone.kept.isEmpty)
+    try await store.close()
+  }
+
+  @Test func `random transactions are undone to what they were, each after the others or before them`() async throws {
+    for seed in 1...UInt64(Campaign.isWhole ? 2_000 : 60) {
+      let random = SeededRandom(seed: seed)
+      func below(_ bound: Int) -> Int { Int(random.below(UInt64(bound))) }
+      let store = try open(seed: seed)
+      func change(_ tx: inout WriteTransaction) throws {
+        for _ in 0...below(4) {
+          let name = "r\(below(5))"
+          if try tx.value(Shelf.self, name) == nil {
+            try tx.create(Shelf(id: name, title: "t\(below(9))", visits: below(3), tags: ["x\(below(3))"]))
+          } else if below(4) == 0 {
+            try tx.delete(Shelf.self, name)
+          } else {
+            try tx.update(Shelf.self, name) { shelf in
+              switch below(5) {
+              case 0: shelf.title = "t\(below(9))"
+              case 1: shelf.note = below(2) == 0 ? nil : "n\(below(9))"
+              case 2: shelf.visits += below(5)
+              case 3: shelf.tags.formSymmetricDifference(["x\(below(4))"])
+              default:
+                // A parent that does not hang below it.
+                shelf.parent = below(2) == 0 ? nil : Parent(id: "top\(below(2))")
+              }
+            }
+          }
+        }
+      }
+      var states = [try all(store)]
+      var receipts: [Receipt] = []
+      for _ in 0..<4 {
+        receipts.append(try await store.write { try change(&$0) })
+        states.append(try all(store))
+      }
+      // Taken back one after the other, the last first, each state is there again.
+      for place in receipts.indices.reversed() {
+        let undone = try await store.undo(receipts[place])
+        #expect(undone.kept.isEmpty, "seed \(seed)")
+        #expect(try all(store) == states[place], "seed \(seed), transaction \(place)")
+      }
+      try await store.close()
+    }
+  }
+}
+
+extension Undone.Kept {
+  fileprivate init(_ id: RecordID, _ field: String?, _ reason: Reason) {
+    self.init(id: id, field: field, reason: reason)
+  }
+}
