@@ -17,11 +17,18 @@ let strict: [SwiftSetting] = [
   .enableUpcomingFeature("MemberImportVisibility"),
 ]
 
+#if os(Linux)
+  /// What an app links. There is no SwiftUI here.
+  let appTargets = ["Strandline", "StrandlineCloudKit"]
+#else
+  let appTargets = ["Strandline", "StrandlineCloudKit", "StrandlineUI"]
+#endif
+
 let package = Package(
   name: "Strandline",
   platforms: [.macOS(.v15), .iOS(.v18)],
   products: [
-    .library(name: "Strandline", targets: ["Strandline", "StrandlineCloudKit"]),
+    .library(name: "Strandline", targets: appTargets),
     .library(name: "StrandlineTesting", targets: ["StrandlineTesting"]),
     .library(name: "StrandlineServer", targets: ["StrandlineServer"]),
     .executable(name: "strandline", targets: ["StrandlineCLI"]),
@@ -123,6 +130,13 @@ let package = Package(
       ],
       swiftSettings: strict),
     .testTarget(
+      name: "StrandlineQueryTests",
+      dependencies: [
+        "Strandline", "StrandlineLog", "StrandlineSystem", "StrandlineSimulation", "StrandlineTesting",
+        "StrandlineTestSupport",
+      ],
+      swiftSettings: strict),
+    .testTarget(
       name: "StrandlineCloudKitTests",
       dependencies: [
         "StrandlineCloudKit", "Strandline", "StrandlineServer", "StrandlineJSON", "StrandlineSystem",
@@ -161,3 +175,18 @@ let package = Package(
       name: "HouseTests", dependencies: ["StrandlineHost", "StrandlineSystem"], swiftSettings: strict),
   ]
 )
+
+#if os(Linux)
+  // A stand-in for SwiftUI, so that StrandlineUI is compiled and tested here too. No product contains either: all modules of a
+  // build share one search path, and no other target may ask for a module that is only a stand-in.
+  package.targets += [
+    .target(name: "SwiftUI", path: "Tests/SwiftUI", swiftSettings: strict),
+    .target(name: "StrandlineUI", dependencies: ["SwiftUI", "Strandline"], swiftSettings: strict),
+    .testTarget(
+      name: "StrandlineUITests",
+      dependencies: ["StrandlineUI", "SwiftUI", "Strandline", "StrandlineSimulation", "StrandlineTesting"],
+      swiftSettings: strict),
+  ]
+#else
+  package.targets.append(.target(name: "StrandlineUI", dependencies: ["Strandline"], swiftSettings: strict))
+#endif

@@ -61,6 +61,13 @@ package struct BenchRow: Sendable {
     bars.append(Bar(text: "≤ \(Self.figure(bound))", isMet: ours <= bound))
   }
 
+  /// Adds the bar that a time is at most `bound` times another one.
+  package mutating func atMost(_ bound: Double, of other: Double, _ name: String) {
+    guard other > 0 else { return }
+    bars.append(
+      Bar(text: "\(Self.figure(ours / other)) × \(name) (≤ \(Self.figure(bound)))", isMet: ours / other <= bound))
+  }
+
   /// Adds the bar that a rate is at least `bound` times SQLite's.
   package mutating func atLeastSQLite(times bound: Double) {
     sqliteBar = bound

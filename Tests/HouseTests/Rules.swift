@@ -21,8 +21,9 @@ enum Rules {
     "StrandlineSync": ["StrandlineModel", "StrandlineLog", "StrandlineSystem"],
     "Strandline": [
       "StrandlineSync", "StrandlineModel", "StrandlineLog", "StrandlineJSON", "StrandlineSystem", "Foundation",
-      "FoundationEssentials",
+      "FoundationEssentials", "Observation",
     ],
+    "StrandlineUI": ["Strandline", "Foundation", "SwiftUI"],
     "StrandlineCloudKit": [
       "Strandline", "StrandlineJSON", "StrandlineSystem", "Foundation", "FoundationNetworking", "CloudKit",
     ],
@@ -46,6 +47,7 @@ enum Rules {
       "StrandlineTesting", "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineHost",
       "StrandlineSimulation", "StrandlineServer",
       "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineJSON", "StrandlineSystem", "Foundation",
+      "FoundationEssentials",
     ],
   ]
 

@@ -160,6 +160,7 @@ struct HelpTests {
           export                  Print records as JSON Lines.
           get                     Show one record.
           query                   Find records of a type.
+          types                   List the types of a store's records.
           index                   List, add or drop indexes, or make them again.
           history                 Show what happened to one record.
           why                     Tell one record's story, and why it stands as it does.

@@ -123,7 +123,7 @@ struct `The list of segments` {
       ManifestEntry(
         segmentID: 3, salt: 0xCAFE_F00D, firstLSN: 5,
         end: SegmentEnd(offset: 7_000, lastLSN: 0x0102_0304_0506, chain: 0x5566_7788)),
-      ManifestEntry(segmentID: 9, salt: 0xBEEF, firstLSN: 0),
+      ManifestEntry(segmentID: 9, salt: 0xBEEF, firstLSN: 0x0102_0304_0507),
     ]
     manifest.ownerBytes = [0xAA, 0xBB, 0xCC]
     manifest.readOnlyCompatibleBits = 1 << 40
@@ -153,7 +153,8 @@ struct `The list of segments` {
     #expect(little(bytes[156..<160]) == 0x5566_7788)
     #expect(little(bytes[160..<164]) == 0xCAFE_F00D)
     #expect(little(bytes[164..<168]) == 0)
-    #expect(little(bytes[168..<176]) == 9 && little(bytes[176..<200]) == 0 && little(bytes[200..<204]) == 0xBEEF)
+    #expect(little(bytes[168..<176]) == 9 && little(bytes[176..<184]) == 0x0102_0304_0507)
+    #expect(bytes[184..<200].allSatisfy { $0 == 0 } && little(bytes[200..<204]) == 0xBEEF)
     #expect(Array(bytes[208..<211]) == [0xAA, 0xBB, 0xCC])
     #expect(little(bytes[211..<215]) == UInt64(CRC32C.checksum(Array(bytes[..<211]))))
     #expect(try Manifest.decode(bytes, file: "f") == manifest())
@@ -192,11 +193,11 @@ struct `The list of segments` {
 
   @Test func `that contradicts itself is damaged`() throws {
     let changes: [(inout Manifest) -> Void] = [
-      { $0.entries = [] }, { $0.entries.removeFirst() }, { $0.nextSegmentID = 0 }, { $0.nextSegmentID = 9 },
+      { $0.entries = [] }, { $0.nextSegmentID = 0 }, { $0.nextSegmentID = 9 },
       { $0.nextSegmentID = 1 << 62 }, { $0.entries[0].segmentID = 0 }, { $0.entries[1].segmentID = 3 },
       { $0.entries[0].segmentID = 0x0A0B_0C0D }, { $0.entries[0].firstLSN = 1 << 62 },
       { $0.entries[0].end?.lastLSN = .max }, { $0.entries[0].end?.lastLSN = 3 }, { $0.entries[0].end?.offset = 4159 },
-      { $0.entries[0].firstLSN = 0 }, { $0.entries.swapAt(0, 1) },
+      { $0.entries[0].firstLSN = 0 }, { $0.entries[1].firstLSN = 0 },
       { $0.entries[1].end = SegmentEnd(offset: 5_000, lastLSN: 0, chain: 0) },
     ]
     for (index, change) in changes.enumerated() {

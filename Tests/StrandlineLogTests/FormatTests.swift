@@ -39,7 +39,7 @@ struct `The header of a segment` {
     #expect(little(bytes[48..<56]) == 0x1122_3344_5566_7788)
     #expect(little(bytes[56..<60]) == 0xCAFE_F00D)
     #expect(Array(bytes[60..<64]) == Array("stor".utf8))
-    #expect(bytes[64] == 2)
+    #expect(bytes[64] == 1)
     #expect(bytes[65..<124].allSatisfy { $0 == 0 })
     #expect(little(bytes[124..<128]) == UInt64(CRC32C.checksum(Array(bytes[0..<124]))))
     #expect(try SegmentHeader.decode(bytes, file: "f", named: 0x1122_3344_5566_7788) == header())

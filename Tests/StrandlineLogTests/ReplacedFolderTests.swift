@@ -227,23 +227,6 @@ import Testing
     #expect(try recovered(disk).first == body(1))
   }
 
-  /// The new list holds: what it names must not be taken back.
-  @Test func `where a list was renamed`() throws {
-    let disk = SimulatedDisk()
-    let faults = FaultInjector(disk)
-    let log = try open(faults)
-    for number in 0..<4 {
-      try log.write(body(number))
-      try log.finishSegment()
-    }
-    faults.plan(DiskFault([.rename], pathSuffix: "/MANIFEST", moment: .after, error: .stale("", "")))
-    let error = logError { try log.mergeSegments() }
-    #expect(faults.struckCount == 1)
-    #expect(error?.code == .io && error?.underlying?.isReplacement == false, "\(error as Any)")
-    _ = logError { try log.close() }
-    #expect(try recovered(disk) == (0..<4).map { body($0) })
-  }
-
   @Test func `where CONTROL is read before a group`() throws {
     let disk = SimulatedDisk()
     let faults = FaultInjector(disk)

@@ -284,8 +284,8 @@ struct `Appending` {
     let log = try openLog(slow, tiny, .inTurns)
     let runner = OneAtATimeExecutor()
     for round in 0..<20 {
-      let order = Mutex<[String]>([])
-      slow.duringNextSync { order.withLock { $0.append("sync") } }
+      let order = Order()
+      slow.duringNextSync { order.add("sync") }
       // The second task is ready when the first one waits. On a thread of its own the sync could come after it.
       await withTaskGroup(of: Void.self) { group in
         group.addTask(executorPreference: runner) {
@@ -294,10 +294,9 @@ struct `Appending` {
             try await log.waitUntilDurable(lsn)
           } catch { Issue.record("\(error)") }
         }
-        group.addTask(executorPreference: runner) { order.withLock { $0.append("other") } }
+        group.addTask(executorPreference: runner) { order.add("other") }
       }
-      let first = order.withLock { $0.first }
-      #expect(first == "sync", "round \(round)")
+      #expect(order.first == "sync", "round \(round)")
     }
     #expect(log.durableLSN == 20)
     try log.close()
@@ -403,6 +402,13 @@ struct `Appending` {
     #expect(try log.read(12_345).body == [UInt8(truncatingIfNeeded: 12_344)])
     try log.close()
   }
+}
+
+/// What happened, in this order.
+private final class Order: Sendable {
+  private let names = Mutex<[String]>([])
+  var first: String? { names.withLock { $0.first } }
+  func add(_ name: String) { names.withLock { $0.append(name) } }
 }
 
 /// A log in simulated time that writes groups for tasks in one of the two ways.

@@ -210,43 +210,6 @@ struct RestartTests {
     disk.clear()
   }
 
-  @Test func `a journal whose folder was moved is written nowhere else, and keeps what was answered`() throws {
-    let disk = SimulatedDisk()
-    let clock = SimulatedClock()
-    func open(_ path: String, seed: UInt64) throws -> CloudServer {
-      try CloudServer(
-        directory: path,
-        environment: SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: seed)),
-        controlIntervalMilliseconds: nil)
-    }
-    func make(_ path: String, seed: UInt64, _ name: String) throws -> CloudServer {
-      let server = try open(path, seed: seed)
-      _ = try server.modifyZones(Self.makeZone, in: database)
-      _ = try server.modify(Self.save(name, 1), in: database)
-      return server
-    }
-    func files(_ folder: String) -> [String: [UInt8]] {
-      let paths = disk.paths.filter { $0.hasPrefix(folder + "/") }
-      return Dictionary(uniqueKeysWithValues: paths.map { ($0, disk.peek($0) ?? []) })
-    }
-    try make("/other", seed: 1, "other").close()
-    let server = try make("/server", seed: 2, "a")
-    try disk.rename("/server", to: "/moved")
-    try disk.rename("/other", to: "/server")
-    let others = files("/server")
-    #expect(!others.isEmpty)
-    clock.advance(milliseconds: Int64(StoreLook.milliseconds))
-    let refusal = #expect(throws: ServerRefusal.self) { try server.modify(Self.save("b", 2), in: database) }
-    #expect(refusal?.status == 503)
-    #expect(server.failure?.contains("was moved away from '/server'") == true, "\(server.failure ?? "")")
-    #expect(throws: ServerRefusal.self) { try server.modify(Self.save("c", 3), in: database) }
-    #expect(throws: (any Error).self) { try server.close() }
-    #expect(files("/server") == others)
-    let again = try open("/moved", seed: 3)
-    #expect(try again.records(zone: "Notes", in: database)?.keys.map(\.text).sorted() == ["a"])
-    try again.close()
-  }
-
   @Test func `the journal's events read back as they were written`() throws {
     let cause = JournalCause(requestUUID: [UInt8](0..<16), operation: 3, isCascade: true)
     let events: [JournalEvent] = [

@@ -1,13 +1,14 @@
 // Goal: each public value of the products' library prints itself in one line, and no line holds a credential or what is
 // inside. Method: a table of values and their lines; and the sources are read, so that no public type is forgotten.
 
-import Strandline
 import StrandlineCloudKit
 import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import StrandlineTesting
 import Testing
+
+@testable import Strandline
 
 @Suite(.timeLimit(.minutes(30)))
 struct `A public value` {
@@ -18,6 +19,8 @@ struct `A public value` {
     // Printed as their text form.
     "LogPosition",
     // Sequences: what they give out is printed, and not they.
+    // A view reads it on the main actor; its value is printed.
+    "Live",
     "StoreObservation", "RecordChanges", "StoreRefreshes", "SyncStatuses", "AsyncIterator",
   ]
 
@@ -56,6 +59,8 @@ struct `A public value` {
           sortedBy: [RecordSort("title", ascending: false)], limit: 3),
         "Note in Z, where title BEGINS_WITH string(\"x\"), by title descending, at most 3"
       ),
+      (ValueOrder<Item>.descending(\.title), "title descending"), (ValueOrder<Item>.ascending(\.parent), "no field"),
+      (Undone.Kept(id: id, field: "title", reason: .changedSince), "Main/n, title: changedSince"),
       (RecordIndex("Note", "made", ascending: false), "Note(made descending)"), (RecordIndex("Note"), "Note()"),
       (ProjectionBatch(beginsAnew: true, deleted: [id], position: nil), "anew, 0 saved, 1 deleted, more to come"),
       (ProjectionBatch(position: .start), "0 saved, 0 deleted, up to event 0"),
@@ -96,6 +101,7 @@ struct `A public value` {
     #expect("\(one)" == "events 1-2, durable up to 2")
     #expect("\(two)" == "events 3-4, durable up to 4")
     #expect("\(store)" == "store at '/s'")
+    #expect("\(try await store.undo(none))" == "no event, durable up to 4; 0 changes stay")
     #expect("\(try store.view())" == "view of event 4 of store at '/s'")
     let page = try store.query(RecordQuery("Note", limit: 2))
     #expect("\(page)" == "2 records, more to come")

@@ -84,11 +84,8 @@ func renameNote(_ old: String, to new: String, in store: RecordStore) async thro
 
 func newestTitles(in store: RecordStore) throws -> (titles: [String], of: Int) {
   try store.read { view in
-    let query = RecordQuery("Note", sortedBy: [RecordSort("title", ascending: false)], limit: 3)
-    let titles = try view.query(query).records.compactMap { record -> String? in
-      if case .string(let title)? = record["title"] { title } else { nil }
-    }
-    return (titles, try view.count(ofType: "Note"))
+    let newest = try view.fetch(Note.self, sortedBy: .descending(\.title), limit: 3)
+    return (newest.map(\.title), try view.count(Note.self))
   }
 }
 
@@ -110,13 +107,12 @@ func titles(of ids: [RecordID], asOf position: LogPosition, in store: RecordStor
 }
 
 func allTitles(beginningWith prefix: String, in store: RecordStore) throws -> [String] {
-  let query = RecordQuery(
-    "Note", where: [RecordFilter("title", .beginsWith, .string(prefix))], sortedBy: [RecordSort("title")], limit: 100)
+  let begins = #Predicate<Note> { $0.title.starts(with: prefix) }
   var titles: [String] = []
   var cursor: QueryCursor?
   repeat {
-    let page = try store.query(query, after: cursor)
-    for case .string(let title)? in page.records.map({ $0["title"] }) { titles.append(title) }
+    let page = try store.fetch(Note.self, where: begins, sortedBy: .ascending(\.title), limit: 100, after: cursor)
+    titles += page.map(\.title)
     cursor = page.cursor
   } while cursor != nil
   return titles
@@ -126,15 +122,15 @@ func openWithIndexes(at folder: String) async throws -> RecordStore {
   var options = StoreOptions()
   options.indexes = [RecordIndex("Note", "title"), RecordIndex("Note", "made", ascending: false)]
   let store = try await RecordStore.open(at: folder, options: options)
-  let newest = RecordQuery("Note", sortedBy: [RecordSort("made", ascending: false)], limit: 10)
-  print(try store.explain(newest))  // uses the index Note(made descending), whose order is that of the answer
+  print(try store.explain(Note.self, where: #Predicate { $0.title.starts(with: "Low") }))
+  // uses the index Note(title) for a condition
   return store
 }
 
-func showTitle(of id: RecordID, in store: RecordStore, on screen: @Sendable (String) -> Void) async throws {
-  for try await record in store.observe(id) {
-    guard case .string(let title)? = record?["title"] else { return }  // deleted: nothing more to show
-    screen(title)
+func showTitle(of id: String, in store: RecordStore, on screen: @Sendable (String) -> Void) async throws {
+  for try await note in store.observe(Note.self, id) {
+    guard let note else { return }  // deleted: nothing more to show
+    screen(note.title)
   }
 }
 
@@ -153,15 +149,13 @@ func followCount(of store: RecordStore, _ show: (Int) -> Void) async throws {
   for try await _ in store.refreshes(every: .seconds(1)) { show(store.recordCount) }
 }
 
-@MainActor @Observable final class NoteList {
-  private(set) var titles: [String] = []
+@MainActor final class NoteList {
+  private let notes: Live<TypedValues<Note>>
 
-  /// A view starts it with `.task { try? await list.follow(store) }`.
-  func follow(_ store: RecordStore) async throws {
-    for try await page in store.observe(RecordQuery("Note", sortedBy: [RecordSort("title")])) {
-      titles = page.records.compactMap { if case .string(let title)? = $0["title"] { title } else { nil } }
-    }
-  }
+  init(_ store: RecordStore) { notes = store.live(Note.self, sortedBy: .ascending(\.title)) }
+
+  /// A view that reads this is drawn again whenever a note has changed.
+  var titles: [String] { notes.value?.map(\.title) ?? [] }
 }
 
 func lastTitles(of id: RecordID, in store: RecordStore) throws -> [String] {
@@ -669,8 +663,7 @@ struct `The examples of the documentation` {
   @Test @MainActor func `show a query in a model that a view observes`() async throws {
     let store = try await RecordStore.open(at: "/notes", environment: .simulated(disk: SimulatedDisk(), seed: 1))
     try await store.write { try $0.save(Note(id: "tide", title: "Low tide")) }
-    let list = NoteList()
-    let following = Task { try await list.follow(store) }
+    let list = NoteList(store)
     func untilShown(_ titles: [String]) async {
       while list.titles != titles {
         let (changes, signal) = AsyncStream<Void>.makeStream()
@@ -688,7 +681,6 @@ struct `The examples of the documentation` {
     try await store.write { try $0.save(Note(id: "ebb", title: "Ebb")) }
     await untilShown(["Ebb", "Low tide"])
     try await store.close()
-    try await following.value
   }
 
   @Test func `keep a year of history, and then none`() async throws {

@@ -178,6 +178,14 @@ private struct PublicCall: Sendable {
     PublicCall("RecordStore.view(asOf:)") { _ = try $0.store.view(asOf: try $0.beforeReceipt) },
     PublicCall("RecordStore.read<>(_:)", damaged: nil) { _ = try $0.store.read { try $0.count() } },
     PublicCall("RecordStore.query(_:after:)") { try throwFirst($0.store.query(RecordQuery("Memo")).unreadable) },
+    PublicCall("RecordStore.fetch<>(_:where:sortedBy:limit:after:)") {
+      try throwFirst($0.store.fetch(Memo.self, where: #Predicate { $0.title == "first" }).unreadable)
+    },
+    PublicCall("RecordStore.first<>(_:where:sortedBy:)") { _ = try $0.store.first(Memo.self) },
+    PublicCall("RecordStore.count<>(_:where:)") {
+      _ = try $0.store.count(Memo.self, where: #Predicate { $0.title == "first" })
+    },
+    PublicCall("RecordStore.explain<>(_:where:sortedBy:limit:)", damaged: nil) { _ = try $0.store.explain(Memo.self) },
     PublicCall("RecordStore.explain(_:)", damaged: nil) { _ = try $0.store.explain(RecordQuery("Memo")) },
     PublicCall("RecordStore.indexes()", damaged: nil) { _ = try $0.store.indexes() },
     PublicCall("RecordStore.addIndex(_:)", damaged: nil) { try $0.store.addIndex(RecordIndex("Memo", "title")) },
@@ -200,6 +208,16 @@ private struct PublicCall: Sendable {
     },
     PublicCall("StoreView.forEachRecord(ofType:in:_:)") { try $0.store.view().forEachRecord { _ in } },
     PublicCall("StoreView.query(_:after:)") { try throwFirst($0.store.view().query(RecordQuery("Memo")).unreadable) },
+    PublicCall("StoreView.fetch<>(_:where:sortedBy:limit:after:)") {
+      try throwFirst($0.store.view().fetch(Memo.self).unreadable)
+    },
+    PublicCall("StoreView.first<>(_:where:sortedBy:)") { _ = try $0.store.view().first(Memo.self) },
+    PublicCall("StoreView.count<>(_:where:)") {
+      _ = try $0.store.view().count(Memo.self, where: #Predicate { $0.title == "first" })
+    },
+    PublicCall("StoreView.explain<>(_:where:sortedBy:limit:)", damaged: nil) {
+      _ = try $0.store.view().explain(Memo.self)
+    },
     // After a close it ends without an error.
     PublicCall("StoreObservation.next()", closed: nil) {
       var values = $0.store.observe(id).makeAsyncIterator()
@@ -207,6 +225,7 @@ private struct PublicCall: Sendable {
     },
     PublicCall("RecordStore.history(of:after:limit:)") { _ = try $0.store.history(of: id) },
     PublicCall("RecordStore.restore(_:)") { _ = try await $0.store.restore(id) },
+    PublicCall("RecordStore.undo(_:)") { _ = try await $0.store.undo($0.receipt) },
     PublicCall("RecordStore.conflicts(of:after:limit:)") { _ = try $0.store.conflicts(of: id) },
     PublicCall("RecordStore.changes(since:limit:)") { _ = try $0.store.changes(since: try $0.beforeReceipt) },
     PublicCall("RecordChanges.next()", closed: nil) {
@@ -273,10 +292,26 @@ private struct PublicCall: Sendable {
     PublicCall("WriteTransaction.value<>(_:_:)") {
       try await $0.store.write { tx in _ = try tx.value(Memo.self, "n") }
     },
+    PublicCall("WriteTransaction.fetch<>(_:where:sortedBy:limit:after:)") {
+      try await $0.store.write { tx in try throwFirst(tx.fetch(Memo.self).unreadable) }
+    },
+    PublicCall("WriteTransaction.first<>(_:where:sortedBy:)") {
+      try await $0.store.write { tx in _ = try tx.first(Memo.self) }
+    },
+    PublicCall("WriteTransaction.count<>(_:where:)") {
+      try await $0.store.write { tx in _ = try tx.count(Memo.self, where: #Predicate { $0.title == "first" }) }
+    },
+    PublicCall("WriteTransaction.update<>(_:where:_:)") {
+      try await $0.store.write { tx in try tx.update(Memo.self) { $0.title = "second" } }
+    },
   ]
 
   /// Calls that use no store, each with arguments that make it fail.
   static let withoutStore: [(names: [String], outcome: Outcome, make: @Sendable () async throws -> Void)] = [
+    (
+      ["Record.value<>(as:)"], .strandline(.typeMismatch),
+      { _ = try Record(type: "Other", id: RecordID("n")).value(as: Memo.self) }
+    ),
     (
       ["Projection.appliedPosition()"], .nothing,
       {

@@ -267,18 +267,6 @@ extension `The plan of a cycle` {
     _ = try expectUpload(&driver, ["k1", "k2", "k3"])
   }
 
-  @Test func `of a refused type a record is tried with the whole of a set that it needs`() throws {
-    var driver = try refusingKind([])
-    try driver.facts.append(
-      [Lines.saved("r", type: "Kind", needs: "t1")] + ["t1", "t2"].map { Lines.saved($0, type: "Kind") }
-        + Lines.joined("t1", "t2"))
-    later(&driver, milliseconds: 300_000)
-    let probe = try expectUpload(&driver, ["t1", "r", "t2"])
-    #expect(probe.upload.isAtomic)
-    try driver.answer(probe.request, .taken(probe.upload))
-    _ = try expectUpload(&driver, ["k1", "k2", "k3"])
-  }
-
   @Test func `of a refused type one set is tried at a time, whatever it is refused for`() throws {
     var driver = try refusingKind([])
     for number in 1...3 {

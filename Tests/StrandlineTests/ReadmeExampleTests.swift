@@ -2,6 +2,7 @@
 // HouseTests compares the two. It is not run, because it speaks to Apple; CloudKitConfigurationTests runs its steps.
 
 // README begins
+import Foundation
 import Strandline
 import StrandlineCloudKit
 struct Note: SyncRecord {
@@ -15,7 +16,7 @@ func keepNote(in folder: String) async throws {
   let receipt = try await store.write { try $0.save(note) }  // durable when it returns
   try await receipt.uploaded()  // and now at the server
   try await store.update(Note.self, note.id) { $0.title = "Low tide at seven" }  // writes that field alone
-  print(try store.value(Note.self, note.id)?.title ?? "deleted by another device")
+  print(try store.fetch(Note.self, where: #Predicate { $0.title.starts(with: "Low") }).map(\.title))
   try await store.close()
 }
 // README ends

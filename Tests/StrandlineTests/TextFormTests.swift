@@ -40,7 +40,11 @@ private struct Source {
       case 0: .list(kind, kind == .unknown ? [] : (0..<below(4)).map { _ in item(kind) })
       default: item(kind)
       }
-    return below(5) == 0 ? .encrypted(value) : value
+    switch value {
+    // CloudKit encrypts neither.
+    case .reference, .asset, .list(.references, _), .list(.assets, _): return value
+    default: return below(5) == 0 ? .encrypted(value) : value
+    }
   }
 }
 

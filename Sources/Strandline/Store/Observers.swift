@@ -126,17 +126,37 @@ package final class Observers: Sendable {
 /// meanwhile, so that what is shown cannot be read any more, the observation refreshes the store itself.
 ///
 /// Each iteration begins anew: two loops over one observation are two observers.
-public struct StoreObservation<Element: Sendable & Equatable>: AsyncSequence, Sendable {
+public struct StoreObservation<Element: Sendable>: AsyncSequence, Sendable {
+  /// Looks, and returns nil if it sees what it saw the last time.
+  fileprivate typealias Look = @Sendable (RecordStore, inout (any Equatable & Sendable)?) throws -> Element?
   private let store: RecordStore
   private let interest: Observers.Interest
-  private let look: @Sendable (RecordStore) throws -> Element
+  private let look: Look
 
   init(
     _ store: RecordStore, _ interest: Observers.Interest, _ look: @escaping @Sendable (RecordStore) throws -> Element
+  ) where Element: Equatable { self.init(store, interest, look) { $0 } }
+
+  /// - Parameters:
+  ///   - read: reads what tells whether the value has changed.
+  ///   - make: makes the value of it.
+  init<Read: Equatable & Sendable>(
+    _ store: RecordStore, _ interest: Observers.Interest, _ read: @escaping @Sendable (RecordStore) throws -> Read,
+    _ make: @escaping @Sendable (Read) throws -> Element
   ) {
     self.store = store
     self.interest = interest
-    self.look = look
+    look = { store, last in
+      let found = Seen(value: try read(store))
+      if let known = last as? Seen<Read>, known == found { return nil }
+      last = found
+      return try make(found.value)
+    }
+  }
+
+  /// What was read last. Not the value alone: to a cast, an optional that is nil and nothing at all are one.
+  private struct Seen<Read: Equatable & Sendable>: Equatable, Sendable {
+    let value: Read
   }
 
   /// Begins to observe.
@@ -151,13 +171,13 @@ public struct StoreObservation<Element: Sendable & Equatable>: AsyncSequence, Se
     private let store: RecordStore
     private var signals: AsyncStream<Void>.AsyncIterator
     private let signal: Observers.Signal
-    private let look: @Sendable (RecordStore) throws -> Element
-    private var last: Element?
+    private let look: Look
+    private var last: (any Equatable & Sendable)?
     private var isOver = false
 
     fileprivate init(
       _ store: RecordStore, _ observing: (signals: AsyncStream<Void>, signal: Observers.Signal),
-      _ look: @escaping @Sendable (RecordStore) throws -> Element
+      _ look: @escaping Look
     ) {
       self.store = store
       signals = observing.signals.makeAsyncIterator()
@@ -177,10 +197,7 @@ public struct StoreObservation<Element: Sendable & Equatable>: AsyncSequence, Se
         do {
           if isOutdated { try store.refresh() }
           isOutdated = false
-          let value = try look(store)
-          if value == last { continue }
-          last = value
-          return value
+          if let value = try look(store, &last) { return value }
         } catch let error as StrandlineError where error.code == .closed {
           break
         } catch let error as StrandlineError where error.code == .outdated {

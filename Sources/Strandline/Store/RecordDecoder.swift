@@ -17,10 +17,6 @@ package enum RecordDecoder {
     _ type: Value.Type, from read: Record, _ prototype: PrototypeFields
   ) throws(StrandlineError) -> (value: Value, version: HeldVersion?) {
     var record = read
-    func unreadable(_ code: StrandlineError.Code, _ why: String, _ cause: (any Error)? = nil) -> StrandlineError {
-      StrandlineError(
-        code, "record '\(record.id)' cannot be read as '\(Value.recordType)': \(why)", underlying: cause)
-    }
     guard record.type == Value.recordType else {
       throw StrandlineError(
         .typeMismatch, "record '\(record.id)' is a '\(record.type)', not a '\(Value.recordType)'")
@@ -34,22 +30,42 @@ package enum RecordDecoder {
         throw FieldDefect("the value that it gives has another ID, '\(value.id.recordName)'")
       }
       return (value, fields.heldVersion)
-    } catch DecodingError.keyNotFound(let key, _) {
-      throw unreadable(
+    } catch {
+      throw unreadable(record, as: type, error)
+    }
+  }
+
+  /// What makes a record unreadable as a value.
+  static func unreadable<Value: SyncRecord>(
+    _ record: Record, as type: Value.Type, _ error: any Error
+  ) -> StrandlineError {
+    func because(_ code: StrandlineError.Code, _ why: String, _ cause: (any Error)? = nil) -> StrandlineError {
+      StrandlineError(
+        code, "record '\(record.id)' cannot be read as '\(Value.recordType)': \(why)", underlying: cause)
+    }
+    switch error {
+    case DecodingError.keyNotFound(let key, _):
+      return because(
         .missingField,
         "the field '\(key.stringValue)' is missing, and the type has no prototype with a value for it; make the property "
           + "optional, or declare the static property 'prototype'")
-    } catch let error as DecodingError {
-      throw unreadable(.typeMismatch, error.explanation(at: "field "))
-    } catch let error as FieldDefect {
-      throw unreadable(.typeMismatch, error.words)
-    } catch let error as StrandlineError {
-      throw error
-    } catch {
-      // The type's own decoding threw an error of its own.
-      throw unreadable(.typeMismatch, "\(error)", error)
+    case let error as DecodingError: return because(.typeMismatch, error.explanation(at: "field "))
+    case let error as FieldDefect: return because(.typeMismatch, error.words)
+    case let error as StrandlineError: return error
+    // The type's own decoding threw an error of its own.
+    default: return because(.typeMismatch, "\(error)", error)
     }
   }
+
+  /// One property of a record, without the others.
+  static func property<Value: Decodable>(
+    _ type: Value.Type, _ key: PropertyKey, of fields: RecordFields
+  ) throws -> Value { try FieldsReadingContainer<PropertyKey>(fields: fields).decode(type, forKey: key) }
+
+  /// The same; nil where the record has a null, or no such field.
+  static func optionalProperty<Value: Decodable>(
+    _ type: Value.Type, _ key: PropertyKey, of fields: RecordFields
+  ) throws -> Value? { try FieldsReadingContainer<PropertyKey>(fields: fields).decodeIfPresent(type, forKey: key) }
 
   /// One field's value as a property's.
   static func value<Value: Decodable>(

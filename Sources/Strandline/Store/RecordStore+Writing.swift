@@ -165,7 +165,7 @@ extension RecordStore {
     do {
       let (receipt, place) = try core.withLock(for: call) { core in
         let lsns = try core.transact { core in
-          var transaction = WriteTransaction(core: core)
+          var transaction = WriteTransaction(core: core, of: self)
           do {
             value = try body(&transaction)
             try transaction.join()

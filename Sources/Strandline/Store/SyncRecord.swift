@@ -72,11 +72,28 @@ public protocol SyncRecord: Codable, Identifiable, Sendable where ID: RecordName
   /// }
   /// ```
   static func migrate(_ record: inout Record)
+  /// The fields that properties are, for conditions and orders by key paths; none by default, because the type is asked: its
+  /// `init(from:)` decodes made-up values, and the key path says which of them it gives.
+  ///
+  /// Name those that cannot be found out in that way, because `init(from:)` refuses the made-up values:
+  ///
+  /// ```swift
+  /// struct Note: SyncRecord {
+  ///   static var fields: [PartialKeyPath<Note>: String] { [\.mood: "mood"] }
+  ///   var id = RecordName.random()
+  ///   var mood: Mood  // an enum with texts that is not CaseIterable
+  /// }
+  /// ```
+  ///
+  /// A property that is named here must be read of its field as it is.
+  static var fields: [PartialKeyPath<Self>: String] { get }
   /// The record's name in the zone, or what stands for it.
   var id: ID { get }
 }
 
 extension SyncRecord {
+  /// None: the type is asked.
+  public static var fields: [PartialKeyPath<Self>: String] { [:] }
   /// Changes nothing.
   public static func migrate(_ record: inout Record) {}
   /// The Swift type's name.
@@ -101,7 +118,7 @@ extension RecordStore {
   ) throws -> Value? {
     let id = Value.recordID(id)
     return try CallSite(fileID, line).run("reading record '\(id)'") {
-      try record(id, fileID: fileID, line: line).map { try $0.value(type) }
+      try record(id, fileID: fileID, line: line).map { try $0.value(as: type, fileID: fileID, line: line) }
     }
   }
 
@@ -135,8 +152,15 @@ extension RecordStore {
 }
 
 extension Record {
-  fileprivate func value<Value: SyncRecord>(_ type: Value.Type) throws -> Value {
-    try RecordDecoder.decode(type, from: self, PrototypeFields(type))
+  /// The record as a typed value, in the form that the type's `migrate` gives it.
+  ///
+  /// - Throws: `StrandlineError`: `.typeMismatch` if its fields do not fit the type, `.missingField` if it lacks one.
+  public func value<Value: SyncRecord>(
+    as type: Value.Type, fileID: String = #fileID, line: Int = #line
+  ) throws -> Value {
+    try CallSite(fileID, line).run("reading record '\(id)'") {
+      try RecordDecoder.decode(type, from: self, PrototypeFields(type))
+    }
   }
 }
 
@@ -150,7 +174,7 @@ extension StoreView {
   ) throws -> Value? {
     let id = Value.recordID(id)
     return try CallSite(fileID, line).run("reading record '\(id)'") {
-      try record(id, fileID: fileID, line: line).map { try $0.value(type) }
+      try record(id, fileID: fileID, line: line).map { try $0.value(as: type, fileID: fileID, line: line) }
     }
   }
 
@@ -189,6 +213,8 @@ public struct TypedValues<Value: SyncRecord>: RandomAccessCollection, Sendable {
   private var readable: [Value] = []
   /// The records of this type that cannot be read, each with the reason. They stay as they are.
   public private(set) var unreadable: [UnreadableRecord] = []
+  /// Where the next page of a `fetch` with a limit begins; nil if this is the last, and for values that were not fetched.
+  public private(set) var cursor: QueryCursor?
 
   /// The first place.
   public var startIndex: Int { readable.startIndex }
@@ -205,15 +231,31 @@ public struct TypedValues<Value: SyncRecord>: RandomAccessCollection, Sendable {
     ) throws -> Void
   ) throws {
     let prototype = PrototypeFields(Value.self)
-    try forEachRecord { record in
-      do throws(StrandlineError) {
-        readable.append(try RecordDecoder.decode(Value.self, from: record, prototype))
-      } catch {
-        unreadable.append(UnreadableRecord(id: record.id, record: record, error: error))
-      }
+    try forEachRecord {
+      add($0, prototype)
     } _: {
       unreadable.append($0)
     }
+    locate(location)
+  }
+
+  /// No values.
+  package init() {}
+
+  /// Values to which those of a page are added.
+  init(unreadable: [UnreadableRecord], cursor: QueryCursor?) { (self.unreadable, self.cursor) = (unreadable, cursor) }
+
+  /// Decodes a record.
+  mutating func add(_ record: Record, _ prototype: PrototypeFields) {
+    do throws(StrandlineError) {
+      readable.append(try RecordDecoder.decode(Value.self, from: record, prototype))
+    } catch {
+      unreadable.append(UnreadableRecord(id: record.id, record: record, error: error))
+    }
+  }
+
+  /// Names the caller's line in the errors.
+  mutating func locate(_ location: String) {
     for place in unreadable.indices { unreadable[place].error.location = location }
   }
 }

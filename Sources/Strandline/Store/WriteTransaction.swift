@@ -8,7 +8,7 @@ import StrandlineSystem
 extension StoreCore {
   /// Runs a closure of the engine's as a closure of `write`, as part of the open transaction.
   mutating func write(_ body: (inout WriteTransaction) throws -> Void) throws {
-    var transaction = WriteTransaction(core: self)
+    var transaction = WriteTransaction(core: self, of: nil)
     do { try body(&transaction) } catch {
       self = transaction.finish()
       throw error
@@ -26,10 +26,13 @@ public struct WriteTransaction: ~Copyable {
   private var changed: [ZoneID: Set<RecordID>] = [:]
   /// Finds the children of what it deletes, since the first deletion.
   var finder: ChildFinder?
+  /// Answers questions about what is durable already; nil in a transaction of the engine.
+  let store: RecordStore?
 
-  init(core: consuming StoreCore) {
+  init(core: consuming StoreCore, of store: RecordStore?) {
     account = core.account
     self.core = core
+    self.store = store
   }
 
   /// Gives the store's state back.
@@ -244,7 +247,7 @@ public struct WriteTransaction: ~Copyable {
           + "'\(type)' can be created under this name when a sync has brought the deletion to the server")
     }
     if known.entry == nil, checksNames { try checkName(id) }
-    if current == nil, checksNames { try Self.checkSchemaName(type, "record type", id) }
+    if current == nil, checksNames { try Self.refuse(type, "record type", id, Names.defect(newType: type)) }
     try check(id.zone, of: id)
     return (known, current)
   }
@@ -456,10 +459,9 @@ public struct WriteTransaction: ~Copyable {
     }
   }
 
-  private static func checkSchemaName(_ name: String, _ what: String, _ id: RecordID) throws {
-    if let defect = Names.defect(schemaName: name) {
-      throw StrandlineError(.invalidName, "'\(name.prefix(80))' cannot be a \(what) (record '\(id)'): \(defect)")
-    }
+  private static func refuse(_ name: String, _ what: String, _ id: RecordID, _ defect: String?) throws {
+    guard let defect else { return }
+    throw StrandlineError(.invalidName, "'\(name.prefix(80))' cannot be a \(what) (record '\(id)'): \(defect)")
   }
 
   private static func check(
@@ -472,7 +474,7 @@ public struct WriteTransaction: ~Copyable {
       return
     }
     guard let value else { return }
-    if checksNames { try checkSchemaName(name, "field's name", id) }
+    if checksNames { try refuse(name, "field's name", id, Names.defect(newField: name)) }
     if name.utf8.count == Names.stampField.utf8.count, name == Names.stampField {
       throw StrandlineError(
         .invalidName, "record '\(id)': the field '\(name)' is the sync engine's own; choose another name")

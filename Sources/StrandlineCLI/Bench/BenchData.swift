@@ -86,6 +86,15 @@ struct BenchData: Sendable {
   }
 }
 
+/// The records of the corpus as values.
+struct RankedNote: SyncRecord {
+  static var recordType: String { BenchData.type }
+
+  var id: String
+  var rank: Int64
+  var text: String
+}
+
 /// A typed value of ten fields, for the rows that encode and decode.
 struct BenchNote: SyncRecord {
   static var recordType: String { "BenchNote" }

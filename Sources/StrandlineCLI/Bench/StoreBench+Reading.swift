@@ -1,6 +1,7 @@
 // The workloads of `bench store` that read an open store: records by their IDs, queries, lists, and an observer that waits
 // for a write.
 
+import Foundation
 import Strandline
 import StrandlineHost
 import StrandlineLogBench
@@ -13,12 +14,15 @@ extension StoreBench {
   /// Runs the workloads that read the corpus.
   mutating func measureReads(_ corpus: Corpus, _ size: Size) async throws {
     guard
-      wants(["store.get", "store.query.indexed", "store.list", "store.list.prefix", "store.observe"])
+      wants([
+        "store.get", "store.query.indexed", "store.fetch.typed", "store.list", "store.list.prefix", "store.observe",
+      ])
     else { return }
     let store = try await onThread("bench") { [self] in try openStore(corpus.store) }
     let database = try corpus.sqlite.map { try SQLiteRecords(path: $0) }
     try await measureGets(store, database, size)
     try await measureQueries(store, database, size)
+    try await measureFetches(store, size)
     try await measureLists(store, database, size)
     // Last, because it writes.
     try await measureObservation(store, size)
@@ -99,6 +103,41 @@ extension StoreBench {
     let measured = try await race(contenders, sizes: [calls], rounds: bench.rounds)[0]
     var row = time(work, size, measured, hasPeer: database != nil)
     row.atMostSQLite(times: 1)
+    add(row, work, size, figure: row.ours)
+  }
+
+  /// The same page by a predicate, as values, beside the query with each record of its page decoded.
+  private mutating func measureFetches(_ store: RecordStore, _ size: Size) async throws {
+    let work = "store.fetch.typed"
+    guard wants(work) else { return }
+    try begin(work + size.suffix)
+    let calls = 100
+    let random = SeededRandom(seed: 3)
+    let ranks = (0..<calls).map { _ in Int64(random.next() >> 2) }
+    let works = self
+    try store.addIndex(RecordIndex(BenchData.type, BenchData.rankField))
+    try await store.buildIndexes()
+    let page = min(Self.page, size.records / 4)
+    let contenders: [any Contender] = [
+      CallContender(clock: environment.clock, stop: stop) { number in
+        let least = ranks[number]
+        let found = try store.fetch(
+          RankedNote.self, where: #Predicate { $0.rank >= least }, sortedBy: .ascending(\.rank), limit: Self.page)
+        try works.checkPage(found.count, page)
+      },
+      CallContender(clock: environment.clock, stop: stop) { number in
+        let query = RecordQuery(
+          BenchData.type,
+          where: [RecordFilter(BenchData.rankField, .greaterThanOrEquals, .int64(ranks[number]))],
+          sortedBy: [RecordSort(BenchData.rankField)], limit: Self.page)
+        try works.checkPage(store.query(query).records.map { try $0.value(as: RankedNote.self) }.count, page)
+      },
+    ]
+    let measured = try await race(contenders, sizes: [calls], rounds: bench.rounds)[0]
+    var row = time(work, size, measured, hasPeer: false)
+    let query = time(work, size, [measured[1]], hasPeer: false)
+    row.limit = query.ours
+    row.atMost(1.2, of: query.ours, "the query with decoding")
     add(row, work, size, figure: row.ours)
   }
 

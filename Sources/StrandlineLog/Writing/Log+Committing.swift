@@ -138,7 +138,8 @@ extension Log {
       state.isLed = state.hasQueue && state.hasWaiters
       return state.isLed
     }
-    if isWanted { beginLeading() }
+    // Not in turns either: the thread returns to its caller, who may be what the others wait for.
+    if isWanted { writerQueue.async { self.lead() } }
   }
 
   /// Has groups written until nothing is queued.

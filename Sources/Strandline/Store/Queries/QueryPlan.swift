@@ -14,6 +14,11 @@ public struct QueryPlan: Hashable, Sendable, CustomStringConvertible {
   public var isSorted: Bool
   /// An index that would spare reading all records of the type; nil if an index is used or none would help.
   public var suggestion: RecordIndex?
+  /// Of a typed question the conditions that no index can answer, as a sentence each: they are evaluated on each record that is
+  /// found.
+  public private(set) var evaluated: [String] = []
+  /// How many records a typed question names by their IDs; nil: it names none.
+  private var namedCount: Int?
   private let recordType: String
   private let isBeingBuilt: Bool
 
@@ -27,10 +32,17 @@ public struct QueryPlan: Hashable, Sendable, CustomStringConvertible {
     self.isBeingBuilt = isBeingBuilt
   }
 
+  /// Adds what is known of a typed question.
+  mutating func note(ids: Int?, evaluated: [String]) { (namedCount, self.evaluated) = (ids, evaluated) }
+
   /// A sentence: `uses the index Note(made), whose order is that of the answer`.
-  public var description: String { words.oneLine }
+  public var description: String {
+    let asked = evaluated.isEmpty ? "" : "; evaluates on each: " + evaluated.joined(separator: ", ")
+    return (words + asked).oneLine
+  }
 
   private var words: String {
+    if let namedCount { return "reads \(namedCount) record\(namedCount == 1 ? "" : "s") by name" }
     let order = isSorted ? "" : ", and sorts those that it finds"
     if let index {
       let others = narrowingIndexes.map { "\($0)" }.joined(separator: " and ")

@@ -47,7 +47,50 @@ extension StoreView {
   ) throws -> QueryPage {
     try store.requireOpen()
     try check(query, cursor)
-    return try page(query, after: cursor, usesIndexes: usesIndexes, patience: patience ?? IndexNarrowing.patience)
+    let wanted = Wanted(query: query)
+    return try page(wanted, after: cursor, usesIndexes: usesIndexes, patience: patience ?? IndexNarrowing.patience)
+  }
+
+  /// The values that meet a typed question.
+  ///
+  /// - Parameter location: the caller's line, for the errors of unreadable records.
+  func answer<Value: SyncRecord>(
+    _ typed: TypedQuery<Value>, after cursor: QueryCursor?, _ location: String, with written: WrittenRecords? = nil
+  ) throws -> TypedValues<Value> {
+    var values = TypedQuery<Value>.values(try page(typed, after: cursor, with: written), typed.prototype)
+    values.locate(location)
+    return values
+  }
+
+  /// The records that meet a typed question; a test compares what an index answers with what all records say.
+  ///
+  /// - Parameter written: what takes the place of what the view shows.
+  func page<Value: SyncRecord>(
+    _ typed: TypedQuery<Value>, after cursor: QueryCursor? = nil, with written: WrittenRecords? = nil,
+    usesIndexes: Bool = true
+  ) throws -> QueryPage {
+    try store.requireOpen()
+    try check(typed.query, cursor)
+    let wanted = Wanted(typed, with: written)
+    if let ids = typed.ids { return try page(wanted, of: ids, after: cursor) }
+    return try page(wanted, after: cursor, usesIndexes: usesIndexes, patience: IndexNarrowing.patience)
+  }
+
+  /// How many values meet a typed question.
+  func count<Value: SyncRecord>(_ typed: TypedQuery<Value>, with written: WrittenRecords? = nil) throws -> Int {
+    try store.requireOpen()
+    let wanted = Wanted(typed, with: written)
+    if written == nil, typed.isForAll { return try count(ofType: typed.query.recordType, in: typed.query.zone) }
+    var count = 0
+    if let unreadable = written?.unreadable.first { throw unreadable.error }
+    for record in written?.records ?? [] where try wanted.asks(for: record) { count += 1 }
+    guard let ids = typed.ids else { return try count + self.count(wanted) }
+    try forEachRecord(ids) {
+      if try wanted.includes($0) { count += 1 }
+    } unreadable: {
+      if !wanted.hides($0.id) { throw $0.error }
+    }
+    return count
   }
 
   /// How the store would answer a query: by which index, or by reading every record of the type, and which index would
@@ -58,12 +101,25 @@ extension StoreView {
     try CallSite(fileID, line).run("explaining a query of records of type '\(query.recordType)'") {
       try store.requireOpen()
       try check(query, nil)
-      let runs = try memory().runs
-      let plan = IndexPlan(query, zone: query.zone.map(store.canonical), runs?.indexes ?? [])
-      let suggestion = query.suggestion
-      let isBeingBuilt = store.index?.declared.contains { $0.index == suggestion && !$0.isReady } ?? false
-      return QueryPlan(query, plan, suggestion: suggestion, isBeingBuilt: isBeingBuilt)
+      return try plan(query)
     }
+  }
+
+  private func plan(_ query: RecordQuery) throws -> QueryPlan {
+    let runs = try memory().runs
+    let plan = IndexPlan(query, zone: query.zone.map(store.canonical), runs?.indexes ?? [])
+    let suggestion = query.suggestion
+    let isBeingBuilt = store.index?.declared.contains { $0.index == suggestion && !$0.isReady } ?? false
+    return QueryPlan(query, plan, suggestion: suggestion, isBeingBuilt: isBeingBuilt)
+  }
+
+  /// How a typed question would be answered.
+  func plan<Value: SyncRecord>(_ typed: TypedQuery<Value>) throws -> QueryPlan {
+    try store.requireOpen()
+    try check(typed.query, nil)
+    var plan = try plan(typed.query)
+    plan.note(ids: typed.ids?.count, evaluated: typed.evaluated)
+    return plan
   }
 
   /// How many records a query finds, whatever its limit.
@@ -75,26 +131,30 @@ extension StoreView {
       try store.requireOpen()
       try check(query, nil)
       if query.filters.isEmpty { return try count(ofType: query.recordType, in: query.zone) }
-      let indexed = try withIndex(query, true) { plan, memory, runs in
-        var count = 0
-        try search(query, plan, memory, runs) { _, _ in
-          count += 1
-          return true
-        } unreadable: {
-          throw $0.error
-        }
-        return count
-      }
-      if let indexed { return indexed }
+      return try count(Wanted(query: query))
+    }
+  }
+
+  private func count(_ wanted: Wanted) throws -> Int {
+    let indexed = try withIndex(wanted.query, true) { plan, memory, runs in
       var count = 0
-      try scan(query) { _ in
+      try search(wanted, plan, memory, runs) { _, _ in
         count += 1
         return true
       } unreadable: {
-        throw $0.error
+        if !wanted.hides($0.id) { throw $0.error }
       }
       return count
     }
+    if let indexed { return indexed }
+    var count = 0
+    try scan(wanted) { _ in
+      count += 1
+      return true
+    } unreadable: {
+      if !wanted.hides($0.id) { throw $0.error }
+    }
+    return count
   }
 
   private func check(_ query: RecordQuery, _ cursor: QueryCursor?) throws {
@@ -118,13 +178,12 @@ extension StoreView {
   /// Hands the records that meet all conditions to `body`, in the order of zone and name, until it returns false. Reads
   /// every record of the type.
   private func scan(
-    _ query: RecordQuery, after id: RecordID? = nil, _ body: (Record) throws -> Bool,
+    _ wanted: Wanted, after id: RecordID? = nil, _ body: (Record) throws -> Bool,
     unreadable report: (UnreadableRecord) throws -> Void
   ) throws {
-    let range = EntryScan.Range(zone: query.zone, after: id.map(store.canonical))
-    try forEachLiving(ofType: query.recordType, in: range) { candidate, entry in
-      guard let record = try load(candidate, entry, orReport: report), record.type == query.recordType,
-        query.filters.allSatisfy({ $0.matches(record[$0.field]) })
+    let range = EntryScan.Range(zone: wanted.query.zone, after: id.map(store.canonical))
+    try forEachLiving(ofType: wanted.query.recordType, in: range) { candidate, entry in
+      guard let record = try load(candidate, entry, orReport: report), try wanted.includes(record, orReport: report)
       else { return true }
       return try body(record)
     }
@@ -135,12 +194,12 @@ extension StoreView {
   ///
   /// - Parameter willLoad: asked before a record is read; false ends the search.
   private func search(
-    _ query: RecordQuery, _ plan: IndexPlan, _ memory: EntryScan.Memory, _ runs: RunSet, from start: [UInt8] = [],
+    _ wanted: Wanted, _ plan: IndexPlan, _ memory: EntryScan.Memory, _ runs: RunSet, from start: [UInt8] = [],
     patience: Int = IndexNarrowing.patience, willLoad: ([UInt8]) -> Bool = { _ in true },
     _ body: (Record, [UInt8]) throws -> Bool, unreadable report: (UnreadableRecord) throws -> Void
   ) throws {
     var narrowing = IndexNarrowing(plan, runs, patience: patience)
-    let zone = query.zone.map(store.canonical)
+    let zone = wanted.query.zone.map(store.canonical)
     var search = try IndexSearch(plan, runs, memory, from: start) { id, entry in
       guard let place = entry.view, zone == nil || id.zone == zone else { return [] }
       return try reading(id, orReport: report) {
@@ -153,8 +212,8 @@ extension StoreView {
       guard willLoad(found.key) else { return }
       guard zone == nil || found.id.zone == zone, try !found.isStored || !narrowing.excludes(found.key),
         let record = try load(found.id, found.entry, orReport: report),
-        record.type == query.recordType, plan.isFirst(found.key, of: record),
-        query.filters.allSatisfy({ $0.matches(record[$0.field]) })
+        record.type == wanted.query.recordType, plan.isFirst(found.key, of: record),
+        try wanted.includes(record, orReport: report)
       else { continue }
       guard try body(record, found.key) else { return }
     }
@@ -178,13 +237,14 @@ extension StoreView {
   }
 
   private func page(
-    _ query: RecordQuery, after cursor: QueryCursor?, usesIndexes: Bool, patience: Int
+    _ wanted: Wanted, after cursor: QueryCursor?, usesIndexes: Bool, patience: Int
   ) throws -> QueryPage {
+    let query = wanted.query
     let indexed = try withIndex(query, usesIndexes) { plan, memory, runs in
       var page = PageBuilder(query, after: cursor)
       var last: ArraySlice<UInt8> = []
       let start = plan.start(query, after: cursor, cursor.map { store.canonical($0.id) })
-      try search(query, plan, memory, runs, from: start, patience: patience) { key in
+      try search(wanted, plan, memory, runs, from: start, patience: patience) { key in
         !plan.isSorted || !page.isFull || plan.index.value(key) == last
       } _: { record, key in
         page.add(record)
@@ -197,16 +257,79 @@ extension StoreView {
       }
       return page
     }
-    if let indexed { return indexed.finished(store.source.storeUUID) }
+    if let indexed { return try indexed.finished(store.source.storeUUID, wanted) }
     var page = PageBuilder(query, after: cursor)
     // Without an order the candidates come in the answer's own order, and the first page ends the search.
-    try scan(query, after: query.sorts.isEmpty ? cursor?.id : nil) { record in
+    try scan(wanted, after: query.sorts.isEmpty ? cursor?.id : nil) { record in
       page.add(record)
       return !query.sorts.isEmpty || !page.isFull
     } unreadable: {
       page.unreadable[$0.id] = $0
     }
-    return page.finished(store.source.storeUUID)
+    return try page.finished(store.source.storeUUID, wanted)
+  }
+
+  /// The page of those of some records that are wanted.
+  private func page(_ wanted: Wanted, of ids: [RecordID], after cursor: QueryCursor?) throws -> QueryPage {
+    var page = PageBuilder(wanted.query, after: cursor)
+    try forEachRecord(ids) {
+      if try wanted.includes($0, orReport: { page.unreadable[$0.id] = $0 }) { page.add($0) }
+    } unreadable: {
+      page.unreadable[$0.id] = $0
+    }
+    return try page.finished(store.source.storeUUID, wanted)
+  }
+}
+
+/// What a transaction has written since the view was taken, of the records of a type.
+struct WrittenRecords {
+  /// All that were changed or deleted: what the view shows of them does not count.
+  var ids: Set<RecordID> = []
+  /// Those that live.
+  var records: [Record] = []
+  var unreadable: [UnreadableRecord] = []
+}
+
+/// The records that a question is for.
+private struct Wanted {
+  let query: RecordQuery
+  let written: WrittenRecords?
+  /// What a typed question asks besides, of a record that meets the conditions of `query`.
+  private let isMet: ((Record) throws(StrandlineError) -> Bool)?
+
+  init(query: RecordQuery) { (self.query, written, isMet) = (query, nil, nil) }
+
+  init<Value>(_ typed: TypedQuery<Value>, with written: WrittenRecords?) {
+    query = typed.query
+    self.written = written
+    isMet = { (record) throws(StrandlineError) in try typed.isMet(by: record) }
+  }
+
+  /// Whether what the view shows of a record does not count.
+  func hides(_ id: RecordID) -> Bool { written?.ids.contains(id) == true }
+
+  /// Whether the question is for a record of the view.
+  func includes(_ record: Record) throws(StrandlineError) -> Bool {
+    if hides(record.id) { return false }
+    return try asks(for: record)
+  }
+
+  /// The same; a record that makes an error is handed to `report`.
+  func includes(_ record: Record, orReport report: (UnreadableRecord) throws -> Void) throws -> Bool {
+    do throws(StrandlineError) { return try includes(record) } catch {
+      try report(UnreadableRecord(id: record.id, record: record, error: error))
+      return false
+    }
+  }
+
+  /// Whether a record meets all conditions.
+  ///
+  /// - Throws: the error that the question makes for this record.
+  func asks(for record: Record) throws(StrandlineError) -> Bool {
+    guard record.type == query.recordType, query.filters.allSatisfy({ $0.matches(record[$0.field]) }) else {
+      return false
+    }
+    return try isMet?(record) ?? true
   }
 }
 
@@ -240,7 +363,21 @@ private struct PageBuilder {
     }
   }
 
-  func finished(_ storeUUID: [UInt8]) -> QueryPage {
+  /// The page, with what a transaction has written.
+  consuming func finished(_ storeUUID: [UInt8], _ wanted: Wanted) throws -> QueryPage {
+    if let written = wanted.written {
+      for id in written.ids { unreadable[id] = nil }
+      for one in written.unreadable { unreadable[one.id] = one }
+      for record in written.records {
+        do throws(StrandlineError) { if try wanted.asks(for: record) { add(record) } } catch {
+          unreadable[record.id] = UnreadableRecord(id: record.id, record: record, error: error)
+        }
+      }
+    }
+    return page(storeUUID)
+  }
+
+  private func page(_ storeUUID: [UInt8]) -> QueryPage {
     // What an index found comes in its order, which is most often the answer's.
     let isSorted = !zip(found, found.dropFirst()).contains { order.precedes($1, $0) }
     let sorted = isSorted ? found : found.sorted(by: order.precedes)

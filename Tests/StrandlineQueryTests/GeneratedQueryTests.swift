@@ -1,0 +1,208 @@
+// Goal: no expression gives a wrong answer, whatever store, indexes and unflushed changes there are. Method: random expressions
+// of up to three levels, each beside the same closure; random stores with values that mean trouble; all ways of asking.
+
+import Foundation
+import StrandlineSimulation
+import StrandlineSystem
+import StrandlineTesting
+import StrandlineTestSupport
+import Testing
+
+@testable import Strandline
+
+private typealias Node = any StandardPredicateExpression<Bool>
+private typealias Root = PredicateExpressions.Variable<Page>
+/// An expression, and what it means.
+private typealias Condition = (node: Node, isMet: (Page) -> Bool)
+
+private struct Maker {
+  let random: SeededRandom
+  let root: Root
+
+  func below(_ bound: Int) -> Int { Int(random.below(UInt64(bound))) }
+
+  func condition(depth: Int) -> Condition {
+    switch depth == 0 ? 9 : below(10) {
+    case 0, 1:
+      let (left, right) = (condition(depth: depth - 1), condition(depth: depth - 1))
+      return (and(left.node, right.node), { left.isMet($0) && right.isMet($0) })
+    case 2, 3:
+      let (left, right) = (condition(depth: depth - 1), condition(depth: depth - 1))
+      return (or(left.node, right.node), { left.isMet($0) || right.isMet($0) })
+    case 4:
+      let inner = condition(depth: depth - 1)
+      return (not(inner.node), { !inner.isMet($0) })
+    default: return leaf()
+    }
+  }
+
+  private func and(_ left: some StandardPredicateExpression<Bool>, _ right: some StandardPredicateExpression<Bool>)
+    -> Node
+  {
+    PredicateExpressions.build_Conjunction(lhs: left, rhs: right)
+  }
+  private func or(_ left: some StandardPredicateExpression<Bool>, _ right: some StandardPredicateExpression<Bool>)
+    -> Node
+  {
+    PredicateExpressions.build_Disjunction(lhs: left, rhs: right)
+  }
+  private func not(_ inner: some StandardPredicateExpression<Bool>) -> Node {
+    PredicateExpressions.build_Negation(inner)
+  }
+
+  private func equal<Value: Equatable & Codable & Sendable>(
+    _ path: any KeyPath<Page, Value> & Sendable, _ value: Value, _ isSame: @escaping (Value, Value) -> Bool
+  ) -> Condition {
+    let property = PredicateExpressions.build_KeyPath(root: root, keyPath: path)
+    let constant = PredicateExpressions.build_Arg(value)
+    let isNegated = below(4) == 0
+    let node: Node =
+      isNegated
+      ? PredicateExpressions.build_NotEqual(lhs: property, rhs: constant)
+      : (below(2) == 0
+        ? PredicateExpressions.build_Equal(lhs: property, rhs: constant) as Node
+        : PredicateExpressions.build_Equal(lhs: constant, rhs: property))
+    return (node, { isSame($0[keyPath: path], value) != isNegated })
+  }
+
+  private func compare<Value: Comparable & Codable & Sendable>(
+    _ path: any KeyPath<Page, Value> & Sendable, _ value: Value, _ precedes: @escaping (Value, Value) -> Bool,
+    isOrdered: Bool = true
+  ) -> Condition {
+    let property = PredicateExpressions.build_KeyPath(root: root, keyPath: path)
+    let constant = PredicateExpressions.build_Arg(value)
+    let isTurned = below(2) == 0
+    func node(_ op: PredicateExpressions.ComparisonOperator, _ turned: PredicateExpressions.ComparisonOperator) -> Node
+    {
+      isTurned
+        ? PredicateExpressions.build_Comparison(lhs: constant, rhs: property, op: turned) as Node
+        : PredicateExpressions.build_Comparison(lhs: property, rhs: constant, op: op)
+    }
+    switch below(4) {
+    case 0: return (node(.lessThan, .greaterThan), { precedes($0[keyPath: path], value) })
+    case 1: return (node(.lessThanOrEqual, .greaterThanOrEqual), { isOrdered && !precedes(value, $0[keyPath: path]) })
+    case 2: return (node(.greaterThan, .lessThan), { precedes(value, $0[keyPath: path]) })
+    default: return (node(.greaterThanOrEqual, .lessThanOrEqual), { isOrdered && !precedes($0[keyPath: path], value) })
+    }
+  }
+
+  private func text() -> String { ["", "a", "ab", "L", "é", "e\u{301}", "\u{10FFFF}", "\u{FF5E}"][below(8)] }
+
+  private func leaf() -> Condition {
+    let sample = Page("x") { below($0) }
+    func same<Value: Equatable>(_ left: Value, _ right: Value) -> Bool { left == right }
+    func sameText(_ left: String?, _ right: String?) -> Bool {
+      left.map { Array($0.utf8) } == right.map { Array($0.utf8) }
+    }
+    switch below(20) {
+    case 0: return equal(\.title, text(), sameText)
+    case 1: return compare(\.title, text()) { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+    case 2: return equal(\.body, below(4) == 0 ? nil : text(), sameText)
+    case 3: return equal(\.stars, sample.stars, same)
+    case 4: return compare(\.stars, sample.stars, <)
+    case 5: return equal(\.small, sample.small, same)
+    case 6: return equal(\.price, sample.price, same)
+    case 7:
+      let price = below(9) == 0 ? .nan : sample.price
+      return compare(\.price, price, <, isOrdered: !price.isNaN)
+    case 8: return equal(\.rating, sample.rating, same)
+    case 9: return equal(\.isDone, sample.isDone, same)
+    case 10: return equal(\.mood, sample.mood, same)
+    case 11: return equal(\.kind, sample.kind, same)
+    case 12: return equal(\.made, sample.made.addingTimeInterval(below(3) == 0 ? 0.0004 : 0), same)
+    case 13: return compare(\.made, sample.made.addingTimeInterval(below(3) == 0 ? -0.0004 : 0), <)
+    case 14: return equal(\.due, sample.due, same)
+    case 15: return equal(\.key, sample.key, same)
+    case 16: return equal(\.folder, sample.folder) { $0?.id == $1?.id }
+    case 17:
+      let text = text()
+      let list = PredicateExpressions.build_KeyPath(root: root, keyPath: \Page.tags)
+      return (
+        PredicateExpressions.build_contains(list, PredicateExpressions.build_Arg(text)),
+        { $0.tags.contains { sameText($0, text) } }
+      )
+    case 18:
+      let start = text()
+      let title = PredicateExpressions.build_KeyPath(root: root, keyPath: \Page.title)
+      return (
+        PredicateExpressions.build_starts(title, with: PredicateExpressions.build_Arg(start)),
+        { $0.title.utf8.starts(with: start.utf8) }
+      )
+    default:
+      let stars = [sample.stars, below(5), 3]
+      let property = PredicateExpressions.build_KeyPath(root: root, keyPath: \Page.stars)
+      return (
+        PredicateExpressions.build_contains(PredicateExpressions.build_Arg(stars), property),
+        { stars.contains($0.stars) }
+      )
+    }
+  }
+}
+
+@Suite(.timeLimit(.minutes(30)))
+struct GeneratedQueryTests {
+  @Test func `generated expressions have the answers of plain closures, whatever indexes there are`() throws {
+    let stores = Campaign.isWhole ? 60 : 6
+    var (asked, met) = (0, 0)
+    for seed in 1...UInt64(stores) {
+      let random = SeededRandom(seed: seed)
+      func below(_ bound: Int) -> Int { Int(random.below(UInt64(bound))) }
+      let store = try openPages(seed: seed, indexes: allIndexes.filter { _ in below(2) == 0 })
+      let pages = (0..<20 + below(30)).map { Page("p\($0)", below) }
+      try store.writeBlocking { tx in for page in pages { try tx.save(page) } }
+      if below(2) == 0 { try store.index?.flush() }
+      try store.writeBlocking { tx in
+        for page in pages where below(4) == 0 { try tx.update(Page.self, page.id) { $0 = Page(page.id, below) } }
+        for page in pages where below(9) == 0 { try tx.delete(page) }
+      }
+      let all = try store.values(Page.self)
+      for number in 0..<60 {
+        var meaning: ((Page) -> Bool)?
+        let predicate = Predicate<Page> { variable in
+          let made = Maker(random: random, root: variable).condition(depth: 3)
+          meaning = made.isMet
+          return made.node
+        }
+        let isMet = try #require(meaning)
+        let comment: Comment = "seed \(seed): \(predicate)"
+        let expected = all.filter(isMet).map(\.id)
+        let typed = try TypedQuery([predicate], [], limit: nil)
+        for usesIndexes in [true, false] {
+          let found = try store.view().page(typed, usesIndexes: usesIndexes)
+          #expect(found.records.map(\.id.name) == expected && found.unreadable.isEmpty, comment)
+        }
+        if number % 6 == 0 { #expect(try store.count(Page.self, where: predicate) == expected.count, comment) }
+        asked += 1
+        if !expected.isEmpty, expected.count < pages.count / 2 { met += 1 }
+      }
+      try askInside(store, random, "seed \(seed)")
+      try store.closeBlocking()
+    }
+    print("typed queries: \(asked) expressions over \(stores) stores, \(met) with some of the records")
+    #expect(met > asked / 5)
+  }
+
+  /// The same in a write, with what it has written.
+  private func askInside(_ store: RecordStore, _ random: SeededRandom, _ seed: String) throws {
+    func below(_ bound: Int) -> Int { Int(random.below(UInt64(bound))) }
+    try store.writeBlocking { tx in
+      for number in 0..<6 {
+        let page = Page("p\(below(60))", below)
+        if number % 3 == 2 { try tx.delete(page) } else if try tx.record(page.recordID) != nil { try tx.save(page) }
+      }
+      let all = try tx.fetch(Page.self)
+      for _ in 0..<10 {
+        var meaning: ((Page) -> Bool)?
+        let predicate = Predicate<Page> { variable in
+          let made = Maker(random: random, root: variable).condition(depth: 2)
+          meaning = made.isMet
+          return made.node
+        }
+        let isMet = try #require(meaning)
+        #expect(
+          try tx.fetch(Page.self, where: predicate).map(\.id) == all.filter(isMet).map(\.id), "\(seed): \(predicate)")
+      }
+      #expect(try all.map(\.id) == all.compactMap { try tx.value(Page.self, $0.id)?.id })
+    }
+  }
+}
