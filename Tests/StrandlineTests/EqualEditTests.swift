@@ -167,8 +167,8 @@ extension Device {
     try await expectAgreement(d[0], d[1], copy)
   }
 
-  /// The original has merged the increment again and again before the copy's version comes. It looks through 64 merges of a record.
-  @Test(arguments: [(merges: 60, count: Int64(6))])
+  /// The original has merged the increment again and again before the copy's version comes, fewer times than are looked through and more.
+  @Test(arguments: [(merges: 60, count: Int64(6)), (merges: 70, count: Int64(6))])
   func `are one where a copy has sent what was merged at most 64 times since`(merges: Int, count: Int64) async throws {
     let (fleet, d) = try await devices(2, holding: ["count": 5])
     try await d[0].add(1)

@@ -132,7 +132,7 @@ package enum EventSource: Sendable {
     }
   }
 
-  /// The bytes of the finished segments that end behind `lsn`; 0 of a log that another process writes.
+  /// The bytes of the finished segments that end after `lsn`; 0 of a log that another process writes.
   package func finishedBytes(after lsn: LSN) -> UInt64 {
     if case .writer(let log) = self { return log.finishedBytes(after: lsn.rawValue) }
     return 0

@@ -9,7 +9,7 @@ extension Projections {
 
   /// Sets apart what is durable; a flush writes it into a run.
   ///
-  /// - Parameter end: the last durable event. Changes behind it can be undone.
+  /// - Parameter end: the last durable event. Changes after it can be undone.
   /// - Returns: the projections as of `end`.
   /// - Complexity: O(changes behind `end`).
   package mutating func beginFlush(upTo end: LSN) -> Projections {

@@ -20,7 +20,7 @@ public struct Undone: Sendable {
       case createdSince
     }
 
-    /// The record.
+    /// The record whose change stays.
     public let id: RecordID
     /// The field; nil for the record as a whole, `parent` for its parent.
     public let field: String?

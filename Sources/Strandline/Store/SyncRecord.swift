@@ -239,7 +239,7 @@ public struct TypedValues<Value: SyncRecord>: RandomAccessCollection, Sendable {
     locate(location)
   }
 
-  /// No values.
+  /// A collection without values, for a view that has no answer yet.
   package init() {}
 
   /// Values to which those of a page are added.

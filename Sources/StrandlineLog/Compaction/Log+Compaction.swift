@@ -79,7 +79,7 @@ extension Log {
   /// The bytes of all segments, as far as they are written. O(segments).
   package var segmentBytes: UInt64 { queue.withLock { $0.tables.reduce(0) { $0 + UInt64($1.end) } } }
 
-  /// The bytes of the finished segments that end behind `lsn`, which a consumer there keeps from being compacted.
+  /// The bytes of the finished segments that end after `lsn`, which a consumer there keeps from being compacted.
   package func finishedBytes(after lsn: UInt64) -> UInt64 {
     keeper.manifest.entries.reduce(0) { sum, entry in
       guard let end = entry.end, end.lastLSN > lsn else { return sum }

@@ -120,7 +120,7 @@ struct LogSurvey {
 
   // MARK: What is believed
 
-  /// The segments about which the list alone is believed. Not the last one, behind which the log goes on, and none
+  /// The segments about which the list alone is believed. Not the last one, after which the log goes on, and none
   /// behind one that has no end on the list: between them only their first pages say what follows what.
   private static func believed(_ manifest: Manifest?, below limit: UInt64) -> Set<UInt64> {
     guard let manifest else { return [] }

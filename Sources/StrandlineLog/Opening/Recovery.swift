@@ -1,7 +1,7 @@
 // What an open reads, and what it believes after a crash (decision L2).
 //
 // A segment that has an end is read only for the events that the caller wants handed out, or not even opened, if
-// MANIFEST lists the end; what lies behind its end is void and is not looked at. A last segment without an end is judged by
+// MANIFEST lists the end; what lies after its end is void and is not looked at. A last segment without an end is judged by
 // TailRule.swift. Nothing is changed here.
 
 import StrandlineSystem

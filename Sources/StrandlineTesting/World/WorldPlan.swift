@@ -38,7 +38,7 @@ enum WorldRequestFault: Hashable, Sendable {
   /// The server gets it twice; the device gets the first answer, or the second.
   case twice(second: Bool)
   case late(milliseconds: Int64)
-  /// If it asks for changes of zones, the device gets a page of before of each, so many back.
+  /// If it asks for changes of zones, the device gets an earlier page of each, as many pages back as this says.
   case oldAnswer(back: Int, WorldOldAnswer)
 }
 

@@ -78,13 +78,13 @@ public enum PropertyEquality: Hashable, Sendable {
 
 /// How a property is compared with a value; texts by their UTF-8.
 public enum PropertyComparison: Hashable, Sendable {
-  /// Less.
+  /// The property is less than the value.
   case less
-  /// Less or the same.
+  /// The property is less than the value, or equals it.
   case lessOrEqual
-  /// Greater.
+  /// The property is greater than the value.
   case greater
-  /// Greater or the same.
+  /// The property is greater than the value, or equals it.
   case greaterOrEqual
 
   fileprivate var op: PredicateExpressions.ComparisonOperator {

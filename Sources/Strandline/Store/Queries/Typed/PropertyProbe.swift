@@ -19,7 +19,7 @@ struct PropertyField: Sendable {
   enum Absence: Sendable {
     /// The record cannot be read.
     case unreadable
-    /// Nil.
+    /// The property is nil.
     case none
     /// A value of the type's own.
     case value
