@@ -267,6 +267,56 @@ extension `The plan of a cycle` {
     _ = try expectUpload(&driver, ["k1", "k2", "k3"])
   }
 
+  /// Sends these, and the server refuses all of these types: they are halted.
+  private func refusing(_ types: Set<String>, _ events: [Event]) throws -> PlanDriver {
+    var driver = try asked(Lines.seen() + events)
+    let request = try driver.request()
+    let upload = try driver.leave(request)
+    let refused = upload.uploads.filter { types.contains($0.type) }.map { ($0.id.name, CloudError.Code.accessDenied) }
+    try driver.answer(request, .refusedTogether(upload, Dictionary(uniqueKeysWithValues: refused)))
+    #expect(Set(driver.plan.queue.halts.types.keys.map(\.type)) == types)
+    try driver.answer(driver.request(), .changed(token: "refused"))
+    #expect(throws: RefusedCycle.self) { _ = try driver.next() }
+    driver.begin { $0.asksForChanges = false }
+    return driver
+  }
+
+  @Test(arguments: [["Kind"], ["Kind", "Note"]])
+  func `of a refused type what another one of it needs over one of another type is tried with it`(
+    _ types: Set<String>
+  ) throws {
+    // Only whole circles can go.
+    let events = (0..<3).flatMap { number in
+      [
+        Lines.saved("a\(number)", type: "Kind", needs: "b\(number)"), Lines.saved("b\(number)", needs: "c\(number)"),
+        Lines.saved("c\(number)", type: "Kind", needs: "a\(number)"),
+      ]
+    }
+    var driver = try refusing(types, events)
+    let probe = try expectUpload(&driver, ["a0", "b0", "c0"])
+    try driver.answer(probe.request, .taken(probe.upload))
+    let rest = try expectUpload(&driver, ["a1", "b1", "c1", "a2", "b2", "c2"])
+    try driver.answer(rest.request, .taken(rest.upload))
+    try expectEnd(&driver)
+    #expect(driver.plan.remembered == [:])
+  }
+
+  @Test func `of two refused types one of each is tried with the other, if they need each other`() throws {
+    let events = (0..<3).flatMap { number in
+      [
+        Lines.saved("a\(number)", type: "Kind", needs: "b\(number)"),
+        Lines.saved("b\(number)", type: "Sort", needs: "a\(number)"),
+      ]
+    }
+    var driver = try refusing(["Kind", "Sort"], events)
+    let probe = try expectUpload(&driver, ["a0", "b0"])
+    try driver.answer(probe.request, .taken(probe.upload))
+    let rest = try expectUpload(&driver, ["a1", "b1", "a2", "b2"])
+    try driver.answer(rest.request, .taken(rest.upload))
+    try expectEnd(&driver)
+    #expect(driver.plan.remembered == [:])
+  }
+
   @Test func `of a refused type one set is tried at a time, whatever it is refused for`() throws {
     var driver = try refusingKind([])
     for number in 1...3 {

@@ -37,17 +37,24 @@ extension OutgoingQueue {
   ) throws -> [CloudName: CloudName] {
     var missing: [CloudName: CloudName] = [:]
     var needing: [CloudName: [CloudName]] = [:]
-    var place = 0
-    while place < order.count {
-      let name = order[place]
-      place += 1
+    // First those that a halted type lets through, with what they need and what that needs in turn.
+    var first = halts.hasTypes ? order.filter { halts.isLetThrough(RecordID($0, zone: zone)) } : []
+    var (firstPlace, place) = (0, 0)
+    var met: Set<CloudName> = []
+    while firstPlace < first.count || place < order.count {
+      let isFirst = firstPlace < first.count
+      let name = isFirst ? first[firstPlace] : order[place]
+      if isFirst { firstPlace += 1 } else { place += 1 }
+      guard met.insert(name).inserted else { continue }
       let needs = all[name]?.needs ?? []
       for need in needs { needing[need, default: []].append(name) }
-      for target in all[name]?.targets ?? [] where all[target] == nil && missing[name] == nil {
-        // One of a set goes with its set.
-        if needs.contains(target), reading.facts.set(of: RecordID(target, zone: zone)) == nil {
+      for target in all[name]?.targets ?? [] where missing[name] == nil {
+        if needs.contains(target),
           try letAlong(RecordID(target, zone: zone), with: RecordID(name, zone: zone), reading.facts)
+        {
+          first.append(target)
         }
+        if all[target] != nil { continue }
         switch try find(RecordID(target, zone: zone), &reading, isSent: { all[$0.key] != nil }) {
         case .atServer: break
         case .ready(let item):

@@ -449,12 +449,15 @@ package struct OutgoingQueue: Sendable {
     }
   }
 
-  /// What a record of a halted type needs goes along, if the record is let through.
-  mutating func letAlong(_ id: RecordID, with other: RecordID, _ facts: some SyncFacts) throws {
-    guard halts.hasTypes, let entry = try facts.entry(id), let pending = entry.pending, entry.base == nil else {
-      return
-    }
-    halts.letAlong(id, with: other, entry, pending)
+  /// What a record needs goes along, if a halted type lets the record through.
+  ///
+  /// - Returns: whether it goes along, and did not before.
+  mutating func letAlong(_ id: RecordID, with other: RecordID, _ facts: some SyncFacts) throws -> Bool {
+    // One of a set goes with its set.
+    guard halts.hasTypes, facts.set(of: id) == nil, let entry = try facts.entry(id), let pending = entry.pending,
+      entry.base == nil
+    else { return false }
+    return halts.letAlong(id, with: other, pending)
   }
 
   /// Records that can only be sent together are gathered: a halted type that lets one of them through lets all of them through.
@@ -463,11 +466,9 @@ package struct OutgoingQueue: Sendable {
   mutating func letThrough(_ ids: [RecordID], with other: RecordID? = nil, _ facts: some SyncFacts) throws {
     guard halts.hasTypes else { return }
     for id in ids {
-      guard let entry = try facts.entry(id), let pending = entry.pending, halts.contains(id, entry, pending) else {
-        continue
-      }
-      if let other { halts.letAlong(id, with: other, entry, pending) }
-      _ = halts.letsThrough(id, entry, pending, together: ids)
+      guard let entry = try facts.entry(id), let pending = entry.pending else { continue }
+      if let other { _ = halts.letAlong(id, with: other, pending) }
+      if halts.contains(id, entry, pending) { _ = halts.letsThrough(id, entry, pending, together: ids) }
     }
   }
 

@@ -3,8 +3,9 @@
 // nothing of the kind is sent until the halt ends.
 //
 // A halted type lets one record through in a user-initiated cycle, and by itself after a wait that doubles with each refusal:
-// first a record that was not refused yet or was edited since. With it go its whole upload set and the records of the type that it needs,
-// as those of a set or a circle can only go together. If the server accepts it, the halt ends. Deletions are always sent.
+// first a record that was not refused yet or was edited since. With it go its whole upload set and the records that it needs, also those
+// of a halted type, as those of a set or a circle can only go together. If the server accepts it, the halt ends. Deletions are always
+// sent.
 //
 // A halt of whole requests ends with a user-initiated cycle, or after such a wait: otherwise each write of the app would cost a
 // refused request. A deletion resets the wait for full storage to the first one. A relaunch ends every halt.
@@ -53,6 +54,8 @@ package struct UploadHalts: Sendable {
       case next(isNew: Bool)
       /// This one, with the rest of its upload set and what it needs, until the server accepts or refuses it.
       case records(Set<RecordID>, isNew: Bool)
+
+      var ids: Set<RecordID> { if case .records(let ids, _) = self { ids } else { [] } }
     }
     var error: CloudError
     /// When the next record is let through, by the monotonic clock.
@@ -159,22 +162,29 @@ package struct UploadHalts: Sendable {
     }
   }
 
-  /// A record that is let through takes along one of its type that it needs.
-  mutating func letAlong(_ id: RecordID, with other: RecordID, _ entry: RecordEntry, _ pending: Pending) {
-    let type = HaltedType(zone: id.zone, type: entry.type)
-    guard case .records(var ids, let isNew)? = typeHalts[type]?.probe, ids.contains(other), !isHalted(id, pending)
-    else { return }
-    // Not copied for each record.
-    typeHalts[type]?.probe = .none
-    ids.insert(id)
-    typeHalts[type]?.probe = .records(ids, isNew: isNew)
+  /// A record that is let through takes along one that it needs, whatever its type: that one may need a record of the halted type in
+  /// turn, or be of another type that is halted.
+  ///
+  /// - Returns: whether it goes along, and did not before.
+  mutating func letAlong(_ id: RecordID, with other: RecordID, _ pending: Pending) -> Bool {
+    guard !isHalted(id, pending) else { return false }
+    var isAdded = false
+    for type in typeHalts.keys where type.zone == id.zone {
+      guard case .records(var ids, let isNew)? = typeHalts[type]?.probe, ids.contains(other) else { continue }
+      // Not copied for each record.
+      typeHalts[type]?.probe = .none
+      isAdded = ids.insert(id).inserted || isAdded
+      typeHalts[type]?.probe = .records(ids, isNew: isNew)
+    }
+    return isAdded
   }
+
+  /// Whether a record is let through, or goes along with one that is.
+  func isLetThrough(_ id: RecordID) -> Bool { typeHalts.values.contains { $0.probe.ids.contains(id) } }
 
   /// The server has refused a record that was let through, for a reason of its own: until the halt's wait is over no other one is.
   mutating func refused(_ id: RecordID) {
-    for (type, halt) in typeHalts {
-      if case .records(let ids, _) = halt.probe, ids.contains(id) { typeHalts[type]?.probe = .none }
-    }
+    for (type, halt) in typeHalts where halt.probe.ids.contains(id) { typeHalts[type]?.probe = .none }
   }
 
   /// A record that was let through has to wait for something else: the next one is let through.
@@ -280,13 +290,8 @@ package struct UploadHalts: Sendable {
   }
 
   private func isOfHaltedType(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) -> Bool {
-    guard !typeHalts.isEmpty, !pending.isDeletion else { return false }
-    let halt = typeHalts[HaltedType(zone: id.zone, type: entry.type)]
-    switch halt?.probe {
-    case .records(let ids, _)?: return !ids.contains(id)
-    case nil: return false
-    default: return true
-    }
+    !pending.isDeletion && typeHalts[HaltedType(zone: id.zone, type: entry.type)] != nil
+      && !isLetThrough(id)
   }
 
   private func isHalted(_ id: RecordID, _ pending: Pending) -> Bool {
