@@ -100,7 +100,7 @@ extension `The plan of a cycle` {
       }
       let left = try driver.facts.pending(.max, after: .none, upTo: driver.facts.durableLSN)
         .compactMap { try driver.facts.owner(ofPending: $0)?.name }
-      #expect(left == [], "seed \(seed): \(driver.plan.queue.waits.all)")
+      #expect(left == [], "seed \(seed): \(driver.plan.queue.places.waits)")
       #expect(driver.plan.remembered == [:], "seed \(seed)")
     }
   }

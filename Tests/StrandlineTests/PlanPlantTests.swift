@@ -18,7 +18,7 @@ extension `The plan of a cycle` {
     try driver.answer(old.request, .refused(old.upload, .validatingReferenceError))
     try driver.answer(driver.request(), .changed(token: "d2"))
     try expectEnd(&driver)
-    #expect(driver.plan.queue.waits[id("old")] == .references)
+    #expect(driver.plan.queue.wait(of: id("old")) == .references)
     let held = try #require(driver.facts.held(id("old")))
     try driver.facts.append([.released(Released(id: held.id, lsn: held.lsn))])
     driver.plan.holdEnded(held.id, driver.facts)

@@ -187,7 +187,7 @@ extension `The plan of a cycle` {
     try driver.facts.append([.zoneChanged(ZoneChanged(zone: zone, change: .reset, words: "a person"))])
     try driver.answer(page, .page("t1"))
     #expect(driver.facts.zone(zone)?.token == nil && driver.facts.zone(zone)?.isDirty == true)
-    #expect(driver.plan.queue.waits[id("n")] == .fetch)
+    #expect(driver.plan.queue.wait(of: id("n")) == .fetch)
     try driver.answer(expectPage(&driver, from: nil), .page("t2"))
     _ = try expectUpload(&driver, ["n"])
   }

@@ -74,7 +74,7 @@ extension `The plan of a cycle` {
     try driver.answer(first.request, .refusedTogether(first.upload, ["child": .validatingReferenceError]))
     // Once is enough to know.
     try expectEndAfterRefusal(&driver)
-    #expect(driver.plan.queue.waits[id("child")] == .target(id("x")))
+    #expect(driver.plan.queue.wait(of: id("child")) == .target(id("x")))
     try driver.facts.append([Lines.saved("x")])
     later(&driver, milliseconds: 0)
     let x = try expectUpload(&driver, ["x"])
@@ -182,7 +182,7 @@ extension `The plan of a cycle` {
     let first = try expectUpload(&driver, ["child", "mate"])
     try driver.answer(first.request, .refusedTogether(first.upload, ["child": .validatingReferenceError]))
     try expectEndAfterRefusal(&driver)
-    #expect(driver.plan.queue.waits[id("child")] == .target(id("t")))
+    #expect(driver.plan.queue.wait(of: id("child")) == .target(id("t")))
     try driver.facts.append([Lines.saved("t", base: 1, needs: "child")])
     later(&driver, milliseconds: 0)
     _ = try expectUpload(&driver, ["child", "t", "mate"])
@@ -339,7 +339,7 @@ extension `The plan of a cycle` {
     try driver.answer(probe.request, .refusedTogether(probe.upload, ["child": .validatingReferenceError]))
     try driver.answer(driver.request(), .changed(token: "probe"))
     #expect(throws: RefusedCycle.self) { _ = try driver.next() }
-    #expect(driver.plan.queue.waits[id("child")] == .target(id("p")))
+    #expect(driver.plan.queue.wait(of: id("child")) == .target(id("p")))
     // It needs the set in turn, but the type's next try has yet to come.
     try driver.facts.append([Lines.saved("p", needs: "child")])
     later(&driver, milliseconds: 0)

@@ -381,7 +381,7 @@ import Testing
       }
       driver.begin { $0.asksForChanges = false }
     }
-    #expect(driver.plan.queue.waits.all.isEmpty)
+    #expect(driver.plan.queue.places.waits.isEmpty)
   }
 
   // MARK: Uploads

@@ -65,7 +65,7 @@ extension `The plan of a cycle` {
     try driver.answer(parent.request, .refused(parent.upload, .accessDenied))
     try driver.answer(driver.request(), .changed(token: "d2"))
     try expectEnd(&driver)
-    #expect(driver.plan.queue.waits[id("child")] == .target(id("parent")))
+    #expect(driver.plan.queue.wait(of: id("child")) == .target(id("parent")))
     later(&driver, milliseconds: 300_000)
     let again = try expectUpload(&driver, ["parent"])
     try driver.answer(again.request, .taken(again.upload))

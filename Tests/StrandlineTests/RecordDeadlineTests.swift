@@ -42,10 +42,16 @@ import Testing
           let found = deadlines.first(where: wanted)
           let expected = known.filter { wanted($0.key) }.min { ($0.value, $0.key) < ($1.value, $1.key) }
           #expect(found?.id == expected?.key && found?.nanoseconds == expected?.value)
+        case 2:
+          deadlines.remove(id)
+          known[id] = nil
         default:
           deadlines.set(id, moment)
           known[id] = moment
         }
+        // The first one is never one that was replaced or removed.
+        let first = known.min { ($0.value, $0.key) < ($1.value, $1.key) }
+        #expect(deadlines.first?.id == first?.key && deadlines.first?.nanoseconds == first?.value)
       }
     }
   }

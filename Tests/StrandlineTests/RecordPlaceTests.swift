@@ -1,5 +1,5 @@
-// Goal: every pending record is in one place of the plan, and something ends each wait. Method: as in PlanTests.swift, with random changes
-// and answers, and a look at every record after each step. A plan with a planted mistake is found.
+// Goal: every pending record has a place in the plan or will be read, and something ends each wait. Method: as in PlanTests.swift, with
+// random changes and answers, and a look at every record after each step. A plan with a planted mistake is found.
 
 import StrandlineSystem
 import StrandlineTestSupport
@@ -15,8 +15,8 @@ private struct RandomHistory {
   private let random: SeededRandom
   var driver: PlanDriver
   /// The places, and the kinds of waits, in which a record was found.
-  private(set) var found: Set<RecordPlace> = []
-  private(set) var waits = UploadWaits.Counts()
+  private(set) var found: Set<String> = []
+  private(set) var waits = UploadWait.Counts()
   private(set) var sent = 0
 
   init(seed: UInt64) throws {
@@ -37,8 +37,16 @@ private struct RandomHistory {
       let broken = try driver.plan.brokenInvariant(of: id(name), driver.facts)
       try #require(broken == nil, "seed \(seed), \(step): \(broken ?? "")")
       guard let entry = try driver.facts.entry(id(name)), let pending = entry.pending else { continue }
-      found.formUnion(driver.plan.places(of: id(name), entry, pending))
-      if let wait = driver.plan.queue.waits[id(name)] { waits.count(wait, 1) }
+      if driver.plan.keepsBack(id(name), entry, pending) { found.insert("kept back") }
+      switch driver.plan.queue.places[id(name)] {
+      case nil: if driver.plan.queue.isUnread(id(name), pending) { found.insert("unread") }
+      case .ready?: found.insert("ready")
+      case .inFlight?: found.insert("in flight")
+      case .halved?: found.insert("halved")
+      case .waits(let wait)?:
+        found.insert("waits")
+        waits.count(wait, 1)
+      }
     }
   }
 
@@ -120,8 +128,8 @@ private struct RandomHistory {
 }
 
 @Suite(.timeLimit(.minutes(30))) struct `The place of a pending record` {
-  @Test func `is one, and each wait has an end, whatever the app writes and the server answers`() throws {
-    var found: Set<RecordPlace> = []
+  @Test func `is known, and each wait has an end, whatever the app writes and the server answers`() throws {
+    var found: Set<String> = []
     var (sent, waits) = (0, Set<String>())
     for seed in Campaign.seeds(1...600, every: 4) {
       var history = try RandomHistory(seed: seed)
@@ -133,13 +141,13 @@ private struct RandomHistory {
       }
     }
     // The histories come to every place and every kind of wait.
-    #expect(found == Set(RecordPlace.allCases))
+    #expect(found == ["unread", "ready", "in flight", "halved", "waits", "kept back"])
     #expect(waits == ["target", "fetch", "lookup", "time", "hold", "references", "together"])
     #expect(sent > 500)
   }
 
-  @Test func `is found to be wrong if a wait has no end, or a record none or two places`() throws {
-    var driver = try PlanDriver(LogLines.seen() + [LogLines.saved("a")])
+  @Test func `is found to be wrong if a wait has no end, or nothing will send or read a record`() throws {
+    let driver = try PlanDriver(LogLines.seen() + [LogLines.saved("a")])
     let id = RecordID("a", zone: LogLines.zone)
     #expect(try driver.plan.brokenInvariant(of: id, driver.facts) == nil)
     let facts = driver.facts
@@ -152,17 +160,16 @@ private struct RandomHistory {
     let item = UploadItem(id: id, lsn: facts.durableLSN, isDeletion: false, targets: [])
     #expect(try broken { _ in }?.contains("nowhere") == true)
     #expect(try broken { $0.queue.leaves([item]) } == nil)
+    let older = UploadItem(id: id, lsn: LSN(1), isDeletion: false, targets: [])
+    #expect(try broken { $0.queue.leaves([older]) }?.contains("newer change") == true)
+    #expect(try broken { $0.queue.putBack([[older]], in: id.zone) }?.contains("newer change") == true)
+    #expect(try broken { $0.queue.halve([item]) }?.contains("no half") == true)
     #expect(
       try broken {
-        $0.queue.putBack([[item]], in: id.zone)
-        $0.queue.leaves([item])
-      }?.contains("several") == true)
-    #expect(
-      try broken {
+        $0.queue.halve([item])
         $0.cycle.split.parts = [(id.zone, [[item]])]
-        $0.queue.wait(id, for: .references)
-      }?.contains("several") == true)
-    for wait in [UploadWait.target(id), .fetch, .lookup, .time, .hold, .references, .together] {
+      } == nil)
+    for wait in [UploadWait.target(id), .fetch, .lookup, .hold, .references, .together] {
       #expect(try broken { $0.queue.wait(id, for: wait) }?.contains("nothing will end") == true, "\(wait)")
     }
     #expect(
@@ -176,12 +183,45 @@ private struct RandomHistory {
         $0.lookUp(id)
       } == nil)
     #expect(try broken { $0.wait(id, milliseconds: 5, facts) } == nil)
-    // What waits is not sent.
-    #expect(
-      try broken {
-        $0.queue.putBack([[item]], in: id.zone)
-        $0.queue.wait(id, for: .target(RecordID("b", zone: id.zone)))
-      } == nil)
-    driver.begin()
+  }
+
+  @Test func `is one: what waits, is in flight or in a half is not ready, and a newer change takes its place`() throws {
+    let (id, other) = (RecordID("a", zone: LogLines.zone), RecordID("b", zone: LogLines.zone))
+    var queue = OutgoingQueue(scope: .private)
+    func item(_ lsn: UInt64, isDeletion: Bool = false) -> UploadItem {
+      UploadItem(id: id, lsn: LSN(lsn), isDeletion: isDeletion, targets: [])
+    }
+    func expect(_ place: RecordPlace?, ready: Int, _ line: SourceLocation = #_sourceLocation) {
+      #expect(queue.places[id] == place, sourceLocation: line)
+      #expect(queue.places.readyCount(in: id.zone) == ready, sourceLocation: line)
+    }
+    queue.add([[item(5)]], in: id.zone)
+    expect(.ready(LSN(5), isDeletion: false), ready: 1)
+    queue.wait(id, for: .time(until: 7))
+    expect(.waits(.time(until: 7)), ready: 0)
+    #expect(queue.places.ends.first?.id == id && queue.places.counts.time == 1)
+    // Units that return to the queue take nobody out of a wait.
+    queue.putBack([[item(5)]], in: id.zone)
+    queue.halve([item(5)])
+    expect(.waits(.time(until: 7)), ready: 0)
+    queue.wait(id, for: .target(other))
+    #expect(queue.places.ends.isEmpty && queue.places.ids(waitingFor: .record(other)) == [id])
+    queue.wake(id)
+    expect(nil, ready: 0)
+    #expect(queue.places.ids(waitingFor: .record(other)).isEmpty && queue.places.counts == UploadWait.Counts())
+    queue.leaves([item(5)])
+    // The app writes meanwhile, and the queue reads it.
+    queue.add([[item(9)]], in: id.zone)
+    queue.ended()
+    expect(.ready(LSN(9), isDeletion: false), ready: 1)
+    queue.add(deletion: LSN(11), of: id)
+    expect(.ready(LSN(11), isDeletion: true), ready: 0)
+    queue.leaves([item(11, isDeletion: true)])
+    queue.ended()
+    expect(nil, ready: 0)
+    queue.halve([item(11), item(12)])
+    expect(.halved(LSN(11)), ready: 0)
+    #expect(queue.takeHalved([[item(11)], [item(12)]]) == [[item(11)]])
+    #expect(queue.places.all.isEmpty)
   }
 }

@@ -1,9 +1,9 @@
-// What the engine remembers of single records between requests: how often they were refused, and which are in doubt. What they wait
-// for is in Outgoing/OutgoingQueue.swift. A record without a pending change is forgotten.
+// What the server has said of single records so far: how often it refused them, and which are in doubt. It holds beside the place of a
+// record (RecordPlace.swift), and outlives it. A record without a pending change is forgotten.
 
 import StrandlineSystem
 
-/// Refusals, doubts and deadlines of single records.
+/// Refusals and doubts of single records, and the ends of their holds.
 package struct RecordMemory: Sendable {
   /// How far the engine has looked for a record that the server did not find for a save.
   enum Doubt: Hashable, Sendable {
@@ -40,8 +40,6 @@ package struct RecordMemory: Sendable {
   private var all: [RecordID: Memory] = [:]
   /// Records that were refused too often: they are held next.
   var refusedTooOften: [RecordID] = []
-  /// When records with a timed wait are tried again, by the monotonic clock.
-  var times = Deadlines()
   /// When timed holds end.
   var holdEnds = Deadlines()
   private let random: any RandomSource
@@ -171,8 +169,8 @@ package struct RecordMemory: Sendable {
   }
 }
 
-/// Records and the moments at which they are tried again: a heap. Replaced entries stay in it and are skipped, until they are
-/// more than half of it.
+/// Records and the moments at which something is due for them: a heap. Replaced entries stay in it and are skipped, until they are
+/// more than half of it, or the first.
 struct Deadlines: Sendable {
   private struct Entry: Comparable, Sendable {
     var nanoseconds: UInt64
@@ -197,7 +195,16 @@ struct Deadlines: Sendable {
   mutating func set(_ id: RecordID, _ nanoseconds: UInt64) {
     guard byID.updateValue(nanoseconds, forKey: id) != nanoseconds else { return }
     heap.insert(Entry(nanoseconds: nanoseconds, id: id))
+    clear()
+  }
+
+  /// A record has no moment any more.
+  mutating func remove(_ id: RecordID) { if byID.removeValue(forKey: id) != nil { clear() } }
+
+  /// Takes replaced entries out.
+  private mutating func clear() {
     if heap.count > 2 * byID.count + 64 { heap = MinHeap(byID.map { Entry(nanoseconds: $1, id: $0) }) }
+    while let first = heap.first, byID[first.id] != first.nanoseconds { _ = heap.popFirst() }
   }
 
   /// The first one that `isWanted` accepts. O(k log k), where k entries come before it.
@@ -205,21 +212,12 @@ struct Deadlines: Sendable {
     heap.first { byID[$0.id] == $0.nanoseconds && isWanted($0.id) }.map { ($0.id, $0.nanoseconds) }
   }
 
-  mutating func removeFirst() {
-    guard let first = heap.popFirst(), byID[first.id] == first.nanoseconds else { return }
-    byID[first.id] = nil
-  }
-
   /// Takes those whose moment has come. O(log n) for each.
   mutating func takeDue(_ now: UInt64) -> [RecordID] {
     var due: [RecordID] = []
     while let first = heap.first, first.nanoseconds <= now {
-      _ = heap.popFirst()
-      // It may have been set again since.
-      if byID[first.id] == first.nanoseconds {
-        byID[first.id] = nil
-        due.append(first.id)
-      }
+      due.append(first.id)
+      remove(first.id)
     }
     return due
   }

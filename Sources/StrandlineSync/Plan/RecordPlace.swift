@@ -1,4 +1,4 @@
-// Where the plan has a pending change, and what must hold of it between two turns. Tests call it after every step.
+// Where the plan has a record's newest pending change: in one place of five, or nowhere.
 //
 //   pending in the log ──▶ looked at ──▶ ready ──▶ in flight ──▶ settled in the log
 //           ▲               ▲  │  │        ▲           │
@@ -7,69 +7,157 @@
 //                           │     └──▶ waits ◀─────────┘
 //                           └── its end ─┘
 //
-// What the log says of a record (held, put into a set, in question) is in the log alone. The plan has, beside it:
+// `RecordPlaces` is the one table of it. Lists beside it only have an order: the lanes of ready changes, the halves of a refused batch,
+// the moments of timed waits. An entry of a list counts only if the table has the same change there.
 //
-// | place | its collections | at the same time |
-// | --- | --- | --- |
-// | not read, or read again | `cursor`, `woken` | any other: a later look finds it there |
-// | ready | `UploadLane` | none of the next three |
-// | in flight | `underWay` | none of ready, halved, waits |
-// | halved: in a half of a refused batch, or refused alone | `BatchSplit` | none of ready, in flight, waits |
-// | waits | `UploadWaits`, and what ends the wait | none of ready, in flight, halved |
-// | kept back with all of its zone or type | `frozenZones`, `UploadHalts` | any other |
+// Three facts hold beside a place, so they are no places:
 //
-// `RecordMemory` (refusals, doubts) and `refusedTags` are about the next request or wait, and may be there with every place.
+// - What the log says of the record (held, put into a set, in question): the log alone has it.
+// - What the server has said of it so far: its refusals, its doubt, the tag of its last conflict (`RecordMemory`,
+//   `OutgoingQueue.refusedTags`). They outlive every place: a record that was refused twice is ready, in flight and refused again.
+// - That the queue has yet to read it, for the first time or once more (`cursor`, `woken`). It may be in a place meanwhile, for an older
+//   change, or because something else may end its wait too.
+//
+// A change that a halt or a frozen zone keeps back has no place: the end of the halt reads everything again.
 
 import StrandlineSystem
 
-/// A place of a pending change.
-enum RecordPlace: Hashable, Sendable, CaseIterable {
-  /// The queue has yet to come to it, or to look at it again.
-  case unread
-  case ready
-  case inFlight
-  case halved
-  case waits
-  case keptBack
+/// The place of a pending change.
+package enum RecordPlace: Hashable, Sendable {
+  case ready(LSN, isDeletion: Bool)
+  case inFlight(LSN)
+  /// In a half of a refused batch that is sent next; or it was refused alone, and is held when the halves have been sent.
+  case halved(LSN)
+  case waits(UploadWait)
 
-  /// Those of which a change has one at most.
-  static let exclusive: Set<RecordPlace> = [.ready, .inFlight, .halved, .waits]
+  /// Whether the server, or the next request, has this change.
+  func isSending(_ lsn: LSN) -> Bool {
+    switch self {
+    case .inFlight(let sent), .halved(let sent): sent == lsn
+    case .ready, .waits: false
+    }
+  }
+}
+
+/// The places of records, and what follows from them: counters, who waits for what, and the moments of timed waits.
+package struct RecordPlaces: Sendable {
+  /// An event that may end the waits of several records.
+  enum Trigger: Hashable {
+    case record(RecordID)
+    case fetch(ZoneID)
+    case references(ZoneID)
+  }
+
+  private(set) var all: [RecordID: RecordPlace] = [:]
+  /// How many records have each kind of wait.
+  package private(set) var counts = UploadWait.Counts()
+  /// How many saves of each zone are ready.
+  private var readyCounts: [ZoneID: Int] = [:]
+  private var waiting: [Trigger: Set<RecordID>] = [:]
+  /// The records whose changes are in flight.
+  private var inFlight: Set<RecordID> = []
+  /// When records with a timed wait are tried again, by the monotonic clock.
+  private(set) var ends = Deadlines()
+
+  /// A record's place; nil if it has none.
+  package subscript(id: RecordID) -> RecordPlace? {
+    get { all[id] }
+    set {
+      let old: RecordPlace?
+      if let newValue { old = all.updateValue(newValue, forKey: id) } else { old = all.removeValue(forKey: id) }
+      if let old { note(id, old, isThere: false) }
+      if let newValue { note(id, newValue, isThere: true) }
+    }
+  }
+
+  /// What a record waits for; nil if for nothing.
+  package func wait(of id: RecordID) -> UploadWait? { if case .waits(let wait)? = all[id] { wait } else { nil } }
+
+  /// Everything that waits.
+  var waits: [RecordID: UploadWait] {
+    all.compactMapValues { if case .waits(let wait) = $0 { wait } else { nil } }
+  }
+
+  func readyCount(in zone: ZoneID) -> Int { readyCounts[zone] ?? 0 }
+
+  func isReady(_ item: UploadItem) -> Bool { all[item.id] == .ready(item.lsn, isDeletion: item.isDeletion) }
+
+  /// The records that wait for something, in order.
+  func ids(waitingFor trigger: Trigger) -> [RecordID] { (waiting[trigger] ?? []).sorted() }
+
+  /// The request under way has ended: what was in flight has no place.
+  mutating func endFlight() { for id in inFlight { self[id] = nil } }
+
+  /// Forgets the places that `isMeant` names.
+  mutating func forget(where isMeant: (RecordPlace) -> Bool) {
+    for (id, place) in all where isMeant(place) { self[id] = nil }
+  }
+
+  /// Ends the timed waits whose moment has come.
+  mutating func takeDue(_ now: UInt64) -> [RecordID] {
+    let due = ends.takeDue(now)
+    for id in due { self[id] = nil }
+    return due
+  }
+
+  /// Keeps up what follows from one place.
+  private mutating func note(_ id: RecordID, _ place: RecordPlace, isThere: Bool) {
+    switch place {
+    case .ready(_, isDeletion: true), .halved: break
+    case .ready: readyCounts[id.zone, default: 0] += isThere ? 1 : -1
+    case .inFlight: if isThere { inFlight.insert(id) } else { inFlight.remove(id) }
+    case .waits(let wait):
+      counts.count(wait, isThere ? 1 : -1)
+      if case .time(let end) = wait { if isThere { ends.set(id, end) } else { ends.remove(id) } }
+      guard let trigger = Self.trigger(of: wait, id) else { return }
+      if isThere { waiting[trigger, default: []].insert(id) } else { waiting[trigger]?.remove(id) }
+      if waiting[trigger]?.isEmpty == true { waiting[trigger] = nil }
+    }
+  }
+
+  private static func trigger(of wait: UploadWait, _ id: RecordID) -> Trigger? {
+    switch wait {
+    case .target(let target): .record(target)
+    case .fetch: .fetch(id.zone)
+    case .references: .references(id.zone)
+    case .lookup, .time, .hold, .together: nil
+    }
+  }
 }
 
 extension SyncPlan {
-  /// Where the plan has a record's newest pending change.
-  func places(of id: RecordID, _ entry: RecordEntry, _ pending: Pending) -> Set<RecordPlace> {
-    var places = queue.places(of: id, pending)
-    if cycle.split.holds(id, pending.newest) { places.insert(.halved) }
-    if queue.frozenZones.contains(id.zone) || zones[id.zone]?.refusal != nil
-      || queue.halts.contains(id, entry, pending)
-    {
-      places.insert(.keptBack)
-    }
-    return places
-  }
-
-  /// What is wrong with a pending record; nil if nothing is.
+  /// What is wrong with a pending record; nil if nothing is. Tests ask it after every step.
   func brokenInvariant(of id: RecordID, _ facts: some SyncFacts) throws -> String? {
     guard id.zone.scope == scope, let entry = try facts.entry(id), let pending = entry.pending else { return nil }
-    let places = places(of: id, entry, pending)
-    if places.isEmpty { return "\(id) is nowhere: nothing will send it" }
-    if places.intersection(RecordPlace.exclusive).count > 1 { return "\(id) is in several places: \(places)" }
-    guard let wait = queue.waits[id] else { return nil }
-    return hasEnd(wait, of: id, pending, places, facts) ? nil : "\(id) waits for \(wait), and nothing will end that"
+    let isUnread = queue.isUnread(id, pending)
+    switch queue.places[id] {
+    case nil where isUnread || keepsBack(id, entry, pending): return nil
+    case nil: return "\(id) is nowhere: nothing will send it"
+    case .ready(let lsn, _)?, .inFlight(let lsn)?:
+      return lsn == pending.newest || isUnread || keepsBack(id, entry, pending)
+        ? nil : "\(id) has a newer change, which nothing will read"
+    case .halved(let lsn)?: return cycle.split.holds(id, lsn) ? nil : "\(id) is in no half that is still to be sent"
+    case .waits(let wait)?:
+      return hasEnd(wait, of: id, pending, isUnread: isUnread, facts)
+        ? nil : "\(id) waits for \(wait), and nothing will end that"
+    }
+  }
+
+  /// Whether nothing of a zone or of a type is sent for a while.
+  func keepsBack(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) -> Bool {
+    queue.frozenZones.contains(id.zone) || zones[id.zone]?.refusal != nil || queue.halts.contains(id, entry, pending)
   }
 
   /// Whether something will end a wait: see the table in UploadWaits.swift.
   private func hasEnd(
-    _ wait: UploadWait, of id: RecordID, _ pending: Pending, _ places: Set<RecordPlace>, _ facts: some SyncFacts
+    _ wait: UploadWait, of id: RecordID, _ pending: Pending, isUnread: Bool, _ facts: some SyncFacts
   ) -> Bool {
-    // These end also when the record is read again.
-    let isUnread = places.contains(.unread)
-    return switch wait {
+    // Some end also when the record is read again.
+    switch wait {
     case .target(let other): other != id
     case .fetch: self[id.zone].feed.isAwaited || facts.zone(id.zone)?.isLost == true
     case .lookup: queue.lookups.contains(id) || self[id.zone].lookups.has(id.key)
-    case .time: records.times[id] != nil
+    case .time: true
     case .hold: isUnread || facts.held(id).map { $0.lsn >= pending.newest } ?? false
     case .references: isUnread || pending.isDeletion
     case .together: isUnread || facts.set(of: id).map(queue.checks) ?? false

@@ -104,7 +104,7 @@ extension SyncPlan {
     let changes = request.names.compactMap { name in
       let id = RecordID(name, zone: zone)
       // A record whose upload waits for this lookup is sent again, or its change is held. Any other is held as unreadable.
-      if case .failed(let error, _)? = found[name], error.meaning.item.mayBeOfOneRecord, queue.waits[id] != .lookup {
+      if case .failed(let error, _)? = found[name], error.meaning.item.mayBeOfOneRecord, queue.wait(of: id) != .lookup {
         return ServerChange(id, .unreadable(error))
       }
       return ServerChange(id, answer: found[name])
@@ -145,7 +145,7 @@ extension SyncPlan {
       if let error = CloudError.withoutVersion(found[name]) {
         postponeLookup(of: id, error, facts)
       } else {
-        if queue.waits[id] == .lookup { records.endPostponement(of: id) }
+        if queue.wait(of: id) == .lookup { records.endPostponement(of: id) }
         records.shown(id)
         lookedUp(id, facts)
       }
@@ -169,7 +169,7 @@ extension SyncPlan {
         let id = RecordID(name, zone: zone)
         let base = try facts.entry(id)?.base?.version
         // No upload waits for the answer, only the proof.
-        if proof.take(found[name], of: id, created: answer.created[id], base: base), queue.waits[id] != .lookup {
+        if proof.take(found[name], of: id, created: answer.created[id], base: base), queue.wait(of: id) != .lookup {
           proved.insert(id)
         }
       }
@@ -190,7 +190,7 @@ extension SyncPlan {
   private mutating func postponeLookup(of id: RecordID, _ error: CloudError, _ facts: some SyncFacts) {
     // If no user is signed in, the next request says so; otherwise it is this record alone.
     if error.meaning.item == .signIn { due.forgetAccount() }
-    guard queue.waits[id] == .lookup else { return }
+    guard queue.wait(of: id) == .lookup else { return }
     records.countUnshown(id, error)
     sendAgain(id, facts)
     failedIfNamed(.lookup, error, doing: "looking up '\(id)'", facts)
@@ -234,7 +234,7 @@ extension SyncPlan {
   /// Leaves a zone's lookups to the next cycle.
   private mutating func lookUpLater(_ zone: ZoneID, _ error: CloudError, _ facts: some SyncFacts) {
     self[zone].lookups.names.formUnion(self[zone].lookups.refused.names)
-    for id in self[zone].lookups.names.map({ RecordID($0, zone: zone) }) where queue.waits[id] == .lookup {
+    for id in self[zone].lookups.names.map({ RecordID($0, zone: zone) }) where queue.wait(of: id) == .lookup {
       records.countUnshown(id, error)
       sendAgain(id, facts)
     }

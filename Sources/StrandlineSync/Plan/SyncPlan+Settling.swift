@@ -171,7 +171,7 @@ extension SyncPlan {
   /// The server's version of a record has been applied, or it has none. The record is sent again, unless with the change tag that
   /// was refused: then its zone is fetched first.
   mutating func lookedUp(_ id: RecordID, _ facts: some SyncFacts) {
-    guard queue.waits[id] == .lookup else { return }
+    guard queue.wait(of: id) == .lookup else { return }
     if let refused = queue.refusedTag(of: id), let entry = try? facts.entry(id),
       (entry.base?.changeTag).equalsUTF8(refused)
     {
@@ -201,8 +201,7 @@ extension SyncPlan {
 
   /// A record is tried again in some milliseconds.
   mutating func wait(_ id: RecordID, milliseconds: Int64, _ facts: some SyncFacts) {
-    queue.wait(id, for: .time)
-    records.times.set(id, facts.now.after(milliseconds: milliseconds))
+    queue.wait(id, for: .time(until: facts.now.after(milliseconds: milliseconds)))
   }
 
   /// Holds the records that were refused too often.

@@ -45,11 +45,12 @@ extension SyncPlan {
     let frozen = frozenZones(facts)
     if !queue.frozenZones.isSubset(of: frozen) { queue.lookAgain() }
     if let part = cycle.split.parts.popLast() {
+      let units = queue.takeHalved(part.units)
       guard !frozen.contains(part.zone) else {
-        queue.putBack(part.units, in: part.zone)
+        queue.putBack(units, in: part.zone)
         return .again
       }
-      return try send(part.units, to: part.zone, facts)
+      return try send(units, to: part.zone, facts)
     }
     let work = try queue.next(reading(facts))
     switch work {
@@ -137,7 +138,7 @@ extension SyncPlan {
   }
 
   mutating func wakeUnlessWaiting(_ ids: [RecordID]) {
-    for id in ids where queue.waits[id] == nil { queue.wake(id) }
+    for id in ids where queue.wait(of: id) == nil { queue.wake(id) }
   }
 
   /// An upload is about to leave, perhaps without some of its records, or without any: then nothing is sent.
@@ -270,6 +271,7 @@ extension SyncPlan {
     cycle.split.parts.append((zone, Array(units[half...])))
     cycle.split.parts.append((zone, Array(units[..<half])))
     cycle.split.isOpen = true
+    queue.halve(units.joined())
   }
 
   /// The halves were not refused for their number: one record was refused alone, or the refusal has another cause.
@@ -278,8 +280,20 @@ extension SyncPlan {
   }
 
   private mutating func giveUpParts(of zone: ZoneID) {
-    cycle.split.parts.removeAll { $0.zone == zone }
+    dropParts { $0 == zone }
     restoreLimit()
+  }
+
+  /// The halves that are left are not sent as such.
+  private mutating func dropParts(where isMeant: (ZoneID) -> Bool) {
+    for part in cycle.split.parts where isMeant(part.zone) { queue.takeHalved(part.units) }
+    cycle.split.parts.removeAll { isMeant($0.zone) }
+  }
+
+  /// The cycle before has ended amid the halves of a batch: everything is read again.
+  mutating func dropSplit() {
+    dropParts { _ in true }
+    for (batch, _) in cycle.split.refusedAlone { queue.takeHalved([batch.map(\.item)]) }
   }
 
   /// The halves of a batch have been sent.
@@ -309,6 +323,7 @@ extension SyncPlan {
   /// refused with the same words, and if none of the type was saved, the type is halted, and the other halves are not tried.
   private mutating func refuseAlone(_ batch: [Upload], _ error: CloudError, _ facts: some SyncFacts) {
     cycle.split.refusedAlone.append((batch, error))
+    queue.halve(batch.map(\.item))
     let type = batch[0].haltedType
     func isAlike(_ other: [Upload], _ refusal: CloudError) -> Bool {
       other[0].operation.kind != .delete && other[0].haltedType == type && refusal.saysTheSame(as: error)
@@ -316,17 +331,20 @@ extension SyncPlan {
     let alike = cycle.split.refusedAlone.filter { isAlike($0.batch, $0.error) }
     let saves = alike.map { RefusedSave(needs: $0.batch.flatMap(\.item.needs), error: $0.error) }
     if !cycle.split.takenTypes.contains(type), RefusalCause.ofSaves(saves, halted: queue.halts.types[type]) == .all {
-      queue.halt(type, alike.flatMap { $0.batch.map(\.item) }, because: error, at: facts.now.nanoseconds)
+      queue.takeHalved(alike.map { $0.batch.map(\.item) })
       cycle.split.refusedAlone.removeAll { isAlike($0.batch, $0.error) }
       // The rest of the batch is queued again, without that type.
-      cycle.split.parts = []
-      queue.lookAgain()
+      dropParts { _ in true }
+      queue.halt(type, alike.flatMap { $0.batch.map(\.item) }, because: error, at: facts.now.nanoseconds)
     }
     if cycle.split.parts.isEmpty { holdRefusedAlone(facts) }
   }
 
   private mutating func holdRefusedAlone(_ facts: some SyncFacts) {
-    for (batch, error) in cycle.split.refusedAlone { hold(batch, error, facts) }
+    for (batch, error) in cycle.split.refusedAlone {
+      queue.takeHalved([batch.map(\.item)])
+      hold(batch, error, facts)
+    }
     cycle.split.refusedAlone = []
   }
 

@@ -447,6 +447,7 @@ package struct SyncPlan: Sendable {
     let now = facts.now
     (steps, notices) = ([], [])
     let keepsOn = due.wasIncomplete
+    dropSplit()
     if keepsOn, let before = cycle.split.limitBefore { limits.operations.restore(before) }
     // Only the feed says whether an upload arrived whose answer was lost.
     let fetchesFeed = options.direction != .pushOnly || facts.hasAttempts
@@ -463,7 +464,7 @@ package struct SyncPlan: Sendable {
     due.wasIncomplete = true
     if options.isUserInitiated {
       pace.endOwnWaits()
-      for (id, wait) in queue.waits.all where wait == .time && records.waitsOnOwn(id) { queue.wake(id) }
+      for case (let id, .time) in queue.places.waits where records.waitsOnOwn(id) { queue.wake(id) }
     }
     let owners = queue.beginCycle(
       isUserInitiated: options.isUserInitiated, erasures: zonesToErase(facts), at: now.nanoseconds)
@@ -496,7 +497,7 @@ package struct SyncPlan: Sendable {
   /// A cycle ended early: everything that it began and did not finish is asked for again.
   private mutating func lookAgain() {
     queue.lookAgain()
-    for (id, wait) in queue.waits.all {
+    for (id, wait) in queue.places.waits {
       if wait == .lookup { lookUp(id) }
       if wait == .fetch { fetch(id.zone) }
     }
@@ -562,21 +563,17 @@ package struct SyncPlan: Sendable {
   private mutating func wakeWhatIsDue(_ facts: some SyncFacts) {
     endRests(facts)
     let now = facts.now.nanoseconds
-    for id in records.times.takeDue(now) where queue.waits[id] == .time { queue.wake(id) }
+    queue.wakeDue(now)
     let held = records.holdEnds.takeDue(now).compactMap { facts.held($0) }
     release(held.filter { $0.durationMilliseconds > 0 })
   }
 
   /// The wait until the next record's retry, if nothing else is due.
   private mutating func waitForRecord(_ facts: some SyncFacts) -> RequestPace.Wait? {
-    guard cycle.sends else { return nil }
-    while let (id, _) = records.times.first, queue.waits[id] != .time { records.times.removeFirst() }
-    if records.times.isEmpty { return nil }
+    guard cycle.sends, !queue.places.ends.isEmpty else { return nil }
     // A record that this cycle would not send is not waited for.
-    let (waits, only, frozen) = (queue.waits, cycle.options.zone, frozenZones(facts))
-    let next = records.times.first {
-      waits[$0] == .time && (only == nil || $0.zone == only) && !frozen.contains($0.zone)
-    }
+    let (only, frozen) = (cycle.options.zone, frozenZones(facts))
+    let next = queue.places.ends.first { (only == nil || $0.zone == only) && !frozen.contains($0.zone) }
     guard let (id, nanoseconds) = next else { return nil }
     // For the caller this is a wait, whatever the refusal was: `.conflict` becomes `.throttled`.
     let memory = records[id]
@@ -594,7 +591,7 @@ package struct SyncPlan: Sendable {
     var dues = RequestKind.allCases.compactMap { kind in
       pace.wait(for: kind, at: now).map { NextDue(milliseconds: $0.milliseconds, isServers: $0.isServers) }
     }
-    for moment in [records.times.first?.nanoseconds, records.holdEnds.first?.nanoseconds, queue.halts.nextTry] {
+    for moment in [queue.places.ends.first?.nanoseconds, records.holdEnds.first?.nanoseconds, queue.halts.nextTry] {
       guard let moment else { continue }
       dues.append(NextDue(milliseconds: now.milliseconds(until: moment), isServers: false))
     }
@@ -615,7 +612,7 @@ package struct SyncPlan: Sendable {
   package var remembered: [String: Int] {
     let lookups = zones.values.count { !$0.lookups.isEmpty || $0.listing?.refused.isEmpty == false }
     return [
-      "waits": queue.waits.all.count, "tags": queue.refusedTags.count,
+      "places": queue.places.all.count, "tags": queue.refusedTags.count,
       "cascades": queue.cascadeCount, "records": records.count, "lookups": lookups, "parts": cycle.split.parts.count,
       "refusedAlone": cycle.split.refusedAlone.count,
     ].filter { $0.value > 0 }

@@ -174,7 +174,7 @@ public struct SyncStatus: Hashable, Sendable {
 }
 
 extension SyncStatus.Waits {
-  init(_ counts: UploadWaits.Counts) {
+  init(_ counts: UploadWait.Counts) {
     (target, fetch, lookup, time) = (counts.target, counts.fetch, counts.lookup, counts.time)
     (hold, references, together) = (counts.hold, counts.references, counts.together)
   }

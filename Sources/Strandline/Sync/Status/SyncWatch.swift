@@ -116,7 +116,7 @@ final class SyncWatch: Sendable {
       case .skipped(let type, let zone, let error): skips(type, of: zone, error)
       }
     }
-    let (report, waits, wall) = (plan.cycle.report, SyncStatus.Waits(plan.queue.waits.counts), wall)
+    let (report, waits, wall) = (plan.cycle.report, SyncStatus.Waits(plan.queue.places.counts), wall)
     let retry = plan.pace.retry.map { SyncStatus.Retry(count: $0.count, code: $0.error.code.rawValue) }
     let now = store.environment.clock.monotonicNanoseconds()
     func moment(_ end: UInt64?) -> Int64? { end.map { wall + Int64($0 > now ? ($0 - now) / 1_000_000 : 0) } }

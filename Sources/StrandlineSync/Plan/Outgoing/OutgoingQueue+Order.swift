@@ -25,7 +25,7 @@ extension OutgoingQueue {
         wait(RecordID(name, zone: zone), for: .target(RecordID(target, zone: zone)))
       }
       let ready = order.compactMap { missing[$0] == nil ? all[$0] : nil }
-      lanes[zone, default: UploadLane()].add(UploadPlan.units(ready))
+      add(UploadPlan.units(ready), in: zone)
     }
   }
 
@@ -91,14 +91,14 @@ extension OutgoingQueue {
     _ id: RecordID, _ reading: inout Reading, isSent: (RecordID) -> Bool
   ) throws -> Found {
     guard let entry = try reading.facts.entry(id), let pending = entry.pending, entry.base == nil,
-      !pending.isDeletion, underWay[id] != pending.newest
+      !pending.isDeletion, places[id] != .inFlight(pending.newest)
     else { return .atServer }
-    switch waits[id] {
+    switch wait(of: id) {
     case nil: break
     case .target(let other) where try isSent(other) || lacksSave(of: other, reading.facts): break
     default: return .waits
     }
-    if lanes[id.zone]?.isReady(id, pending.newest) == true { return .atServer }
+    if places[id] == .ready(pending.newest, isDeletion: false) { return .atServer }
     guard reading.facts.set(of: id) == nil, mayGo(id, entry, pending, reading),
       let item = try item(of: id, entry, pending, &reading)
     else { return .waits }
@@ -115,7 +115,7 @@ extension OutgoingQueue {
   /// Whether a record that was not read yet, or that waits for one of the same request, may be sent along with another one.
   func mayGo(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading) -> Bool {
     pending.newest <= reading.facts.durableLSN
-      && reading.facts.held(id).map { $0.lsn < pending.newest || ($0.isOfReference && waits[id] != nil) } ?? true
+      && reading.facts.held(id).map { $0.lsn < pending.newest || ($0.isOfReference && wait(of: id) != nil) } ?? true
       && !halts.contains(id, entry, pending)
       && refusedTag(of: id).map { (entry.base?.changeTag).equalsUTF8($0) == false } ?? true
   }
@@ -144,7 +144,7 @@ extension OutgoingQueue {
   func waitsInTurn(_ target: RecordID, for id: RecordID) -> Bool {
     var met: Set<RecordID> = []
     var next = target
-    while met.insert(next).inserted, case .target(let other)? = waits[next] {
+    while met.insert(next).inserted, case .target(let other)? = wait(of: next) {
       if other == id { return true }
       next = other
     }

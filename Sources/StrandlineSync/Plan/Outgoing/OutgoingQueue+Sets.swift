@@ -50,11 +50,9 @@ extension OutgoingQueue {
   /// Dissolves a set that fits into no request, or has only one record: its records are sent one by one.
   mutating func separate(_ items: [UploadItem], in zone: ZoneID) {
     for item in items { endWait(of: item.id) }
-    var lane = lanes.removeValue(forKey: zone) ?? UploadLane()
-    lane.add(UploadPlan.units(items.filter { !$0.isDeletion }))
+    add(UploadPlan.units(items.filter { !$0.isDeletion }), in: zone)
     // The cursor will find later ones.
-    for item in items where item.isDeletion && item.lsn <= cursor { lane.add(deletion: item.lsn) }
-    lanes[zone] = lane
+    for item in items where item.isDeletion && item.lsn <= cursor { add(deletion: item.lsn, of: item.id) }
   }
 
   /// The records of a set and the targets that they need, if all can be sent; if not, the set waits for those that cannot.
@@ -78,7 +76,7 @@ extension OutgoingQueue {
       let id = left[place]
       place += 1
       guard let entry = try reading.facts.entry(id), let pending = entry.pending else { continue }
-      switch waits[id] {
+      switch wait(of: id) {
       // A change that is not durable yet cannot be read: the next round does. One that a halt keeps back is read again at its end.
       case _ where pending.newest > reading.facts.durableLSN || halts.contains(id, entry, pending):
         watch(met, for: set)
@@ -150,7 +148,7 @@ extension OutgoingQueue {
 
   /// Whether a record that one of `ids` needs is taken along: it waits for one of them in turn, or the server lacks it.
   private func goesAlong(_ id: RecordID, with ids: Set<RecordID>, _ facts: some SyncFacts) throws -> Bool {
-    if case .target(let other)? = waits[id], ids.contains(other) { return true }
+    if case .target(let other)? = wait(of: id), ids.contains(other) { return true }
     return try lacksSave(of: id, facts)
   }
 
@@ -169,7 +167,7 @@ extension OutgoingQueue {
       else { continue }
       if needed.base != nil {
         // The server has it, or had it. Only if its change waits for one of these, they are sent together.
-        guard case .target(let waited)? = waits[target], met.contains(waited) else { continue }
+        guard case .target(let waited)? = wait(of: target), met.contains(waited) else { continue }
       }
       met.insert(target)
       let together = reading.facts.set(of: target).map { reading.facts.members(of: $0) }
@@ -200,7 +198,7 @@ extension OutgoingQueue {
     where referrer != id && !met.contains(referrer) {
       var way = [referrer]
       while let last = way.last, !met.contains(last), facts.set(of: last) == nil {
-        guard case .target(let next)? = waits[last], !way.contains(next) else { return way }
+        guard case .target(let next)? = wait(of: last), !way.contains(next) else { return way }
         way.append(next)
       }
       for next in way {

@@ -34,8 +34,8 @@ package struct OutgoingQueue: Sendable {
   /// Every record whose newest mutation is at or before this LSN has been read.
   var cursor: LSN = .none
   var lanes: [ZoneID: UploadLane] = [:]
-  /// The waits of records that are not ready.
-  package private(set) var waits = UploadWaits()
+  /// Where each record is that was read.
+  package private(set) var places = RecordPlaces()
   /// The waits of upload sets.
   private var watches = SetWatches()
   /// Records whose waits have ended, in that order. They are read before the cursor moves on.
@@ -50,8 +50,6 @@ package struct OutgoingQueue: Sendable {
   package private(set) var halts = UploadHalts()
   private var passedOver = PassedOver()
   private var batches = 0
-  /// The changes in the upload under way.
-  private(set) var underWay: [RecordID: LSN] = [:]
 
   package init(scope: DatabaseScope) { self.scope = scope }
 
@@ -62,10 +60,8 @@ package struct OutgoingQueue: Sendable {
 
   /// A record is not sent until `wait` has ended. Until then the records that its save releases are not deleted.
   mutating func wait(_ id: RecordID, for wait: UploadWait) {
-    endWait(of: id)
     markForLoading(id)
-    lanes[id.zone]?.remove(id)
-    waits.set(id, wait)
+    places[id] = .waits(wait)
     switch wait {
     case .target, .hold: halts.waits(id)
     case .fetch, .lookup, .time, .references, .together: break
@@ -73,8 +69,14 @@ package struct OutgoingQueue: Sendable {
   }
 
   mutating func endWait(of id: RecordID) {
-    waits.end(id)
+    if places.wait(of: id) != nil { places[id] = nil }
   }
+
+  /// What a record waits for; nil if for nothing.
+  package func wait(of id: RecordID) -> UploadWait? { places.wait(of: id) }
+
+  /// Ends the timed waits whose moment has come.
+  mutating func wakeDue(_ now: UInt64) { for id in places.takeDue(now) { wake(id) } }
 
   /// The wait of a record is over: it is read again.
   mutating func wake(_ id: RecordID) {
@@ -91,9 +93,9 @@ package struct OutgoingQueue: Sendable {
   /// A record has changed, at the server or here: those that wait for it are read again.
   mutating func changed(_ id: RecordID, _ facts: some SyncFacts) {
     // An event that settles an earlier mutation of the record ends the hold of a later one too.
-    if waits[id] == .hold, facts.held(id) == nil { wake(id) }
+    if wait(of: id) == .hold, facts.held(id) == nil { wake(id) }
     // It may have been settled.
-    if waits[id] == .together { wake(id) }
+    if wait(of: id) == .together { wake(id) }
     wakeAll(.record(id))
     // If it is still not sent, it may release more now, as the server has a new version.
     if lanes[id.zone]?.cascades.forget(id) == true { markForLoading(id) }
@@ -102,7 +104,7 @@ package struct OutgoingQueue: Sendable {
   }
 
   func remembers(_ id: RecordID) -> Bool {
-    waits[id] != nil || refusedTags[id] != nil || lanes[id.zone]?.cascades.toRead.contains(id) == true
+    places[id] != nil || refusedTags[id] != nil || lanes[id.zone]?.cascades.toRead.contains(id) == true
   }
 
   /// The number of records whose released references are known, or are to be read.
@@ -110,7 +112,7 @@ package struct OutgoingQueue: Sendable {
 
   /// A record has no pending change any more.
   mutating func settled(_ id: RecordID) {
-    endWait(of: id)
+    places[id] = nil
     refusedTags[id] = nil
     lanes[id.zone]?.cascades.toRead.remove(id)
     lanes[id.zone]?.cascades.forget(id)
@@ -120,7 +122,7 @@ package struct OutgoingQueue: Sendable {
   ///
   /// - Returns: the records that waited.
   mutating func fetched(_ zone: ZoneID) -> [RecordID] {
-    let ids = waits.ids(waitingFor: .fetch(zone))
+    let ids = places.ids(waitingFor: .fetch(zone))
     for id in ids { refusedTags[id] = nil }
     return ids
   }
@@ -128,9 +130,9 @@ package struct OutgoingQueue: Sendable {
   /// Records of a zone have changed at the server: a deletion that references prevented may be possible now.
   mutating func referencesMayHaveChanged(in zone: ZoneID) { wakeAll(.references(zone)) }
 
-  private mutating func wakeAll(_ trigger: UploadWaits.Trigger) {
+  private mutating func wakeAll(_ trigger: RecordPlaces.Trigger) {
     if case .record(let id) = trigger { wakeSets(watching: id) }
-    for id in waits.ids(waitingFor: trigger) { wake(id) }
+    for id in places.ids(waitingFor: trigger) { wake(id) }
   }
 
   private mutating func wakeSets(watching id: RecordID) {
@@ -155,7 +157,8 @@ package struct OutgoingQueue: Sendable {
   mutating func lookAgain() {
     (cursor, woken, passedOver.hasSkipped, passedOver.frozenZones) = (.none, [], false, [])
     for zone in lanes.keys { lanes[zone]?.forget() }
-    for id in waits.all.keys { markForLoading(id) }
+    places.forget { if case .ready = $0 { true } else { false } }
+    for id in places.waits.keys { markForLoading(id) }
   }
 
   /// A record met a conflict with this tag: it is sent with another one, or after its zone has been fetched.
@@ -170,7 +173,8 @@ package struct OutgoingQueue: Sendable {
   /// - Parameter erasures: the zones that the app wants erased.
   /// - Returns: the owners to whose zones saves are sent again.
   mutating func beginCycle(isUserInitiated: Bool, erasures: [ZoneID], at now: UInt64) -> Set<CloudName> {
-    underWay = [:]
+    // The cycle before may have ended with a request under way.
+    ended()
     halts.keepErasures(of: erasures)
     let lifted = halts.liftRequests(at: now, all: isUserInitiated)
     if halts.probeTypes(at: now, all: isUserInitiated) || lifted.isAny { lookAgain() }
@@ -233,27 +237,33 @@ package struct OutgoingQueue: Sendable {
   mutating func leaves(_ items: [UploadItem]) {
     for item in items {
       lanes[item.id.zone]?.cascades.forgetTargets(of: item.id.key)
-      underWay[item.id] = item.lsn
+      places[item.id] = .inFlight(item.lsn)
     }
   }
 
   /// The request was answered, or has failed.
-  mutating func ended() { underWay = [:] }
+  mutating func ended() { places.endFlight() }
+
+  /// These are in halves of a refused batch, or were refused alone.
+  mutating func halve(_ items: some Sequence<UploadItem>) {
+    // Of one that has changed since, the newer change has a place.
+    for item in items where places[item.id] == nil { places[item.id] = .halved(item.lsn) }
+  }
+
+  /// Takes changes out of the halves.
+  ///
+  /// - Returns: those that were still there.
+  @discardableResult
+  mutating func takeHalved(_ units: [[UploadItem]]) -> [[UploadItem]] {
+    let left = units.map { unit in unit.filter { places[$0.id] == .halved($0.lsn) } }.filter { !$0.isEmpty }
+    for item in left.joined() { places[item.id] = nil }
+    return left
+  }
 
   /// Whether records have to be looked up before they can be sent.
   var hasLookups: Bool { !lookups.isEmpty }
-  /// Where the queue has a pending change. O(woken records).
-  func places(of id: RecordID, _ pending: Pending) -> Set<RecordPlace> {
-    var places: Set<RecordPlace> = []
-    if pending.newest > cursor || woken.contains(id) { places.insert(.unread) }
-    if waits[id] != nil {
-      places.insert(.waits)
-    } else if lanes[id.zone]?.has(id, pending) == true {
-      places.insert(.ready)
-    }
-    if underWay[id] == pending.newest { places.insert(.inFlight) }
-    return places
-  }
+  /// Whether the queue has yet to read a record, or to read it again. O(woken records).
+  func isUnread(_ id: RecordID, _ pending: Pending) -> Bool { pending.newest > cursor || woken.contains(id) }
 
   /// Whether a set is checked next, or when a record that it watches changes.
   func checks(_ set: RecordSet) -> Bool { lanes[set.zone]?.sets.contains(set.number) == true || watches.has(set) }
@@ -315,7 +325,7 @@ package struct OutgoingQueue: Sendable {
         }
       }
       if lanes[zone]?.hasNoSaves != true {
-        let units = lanes[zone]?.takeSaves() ?? []
+        let units = lanes[zone]?.takeSaves(&places) ?? []
         if units.isEmpty { continue }
         return .send(zone, units)
       }
@@ -336,14 +346,15 @@ package struct OutgoingQueue: Sendable {
     let sent = lanes.filter { zone, _ in
       (reading.only.map { $0 == zone } ?? true) && !reading.frozen.contains(zone)
     }
-    return sent.max { ($0.value.count, $1.key) < ($1.value.count, $0.key) }?.value.first(count) ?? []
+    let zone = sent.keys.max { (places.readyCount(in: $0), $1) < (places.readyCount(in: $1), $0) }
+    return zone.flatMap { sent[$0]?.first(count, places) } ?? []
   }
 
   /// The zone to send to.
   private mutating func chooseZone(_ reading: Reading) -> ZoneID? {
     let ready = lanes.compactMap { zone, lane -> (zone: ZoneID, lsn: LSN, count: Int)? in
       guard reading.only.map({ $0 == zone }) ?? true, !reading.frozen.contains(zone) else { return nil }
-      return lane.oldest(cursor >= reading.end).map { (zone, $0, lane.count) }
+      return lane.oldest(cursor >= reading.end).map { (zone, $0, places.readyCount(in: zone)) }
     }
     // Most records first, for few requests; but a zone with few of them gets its turn.
     batches += 1
@@ -355,8 +366,8 @@ package struct OutgoingQueue: Sendable {
 
   /// Whether a zone that is not frozen has a full batch.
   private func hasBatch(_ reading: Reading) -> Bool {
-    lanes.contains { zone, lane in
-      lane.count >= UploadPlan.operationsMax && !reading.frozen.contains(zone)
+    lanes.keys.contains { zone in
+      places.readyCount(in: zone) >= UploadPlan.operationsMax && !reading.frozen.contains(zone)
         && (reading.only.map { $0 == zone } ?? true)
     }
   }
@@ -414,11 +425,11 @@ package struct OutgoingQueue: Sendable {
     guard id.zone.scope == scope else { return }
     guard let entry = try reading.facts.entry(id), let pending = entry.pending else { return settled(id) }
     guard lsn.map({ $0 == pending.newest }) ?? (pending.newest <= cursor) else { return }
-    // The answer to the upload under way decides about it.
-    if underWay[id] == pending.newest { return }
+    // The answer to the upload under way decides about it, or it is in a half that goes next.
+    if places[id]?.isSending(pending.newest) == true { return }
     // The new mutation may release less than the one for which deletions wait.
     if lsn != nil, lanes[id.zone]?.cascades.isKnown(id) == true { wakeAll(.record(id)) }
-    switch waits[id] {
+    switch wait(of: id) {
     // A new mutation has replaced the one that was held, or whose reference had to wait.
     case .hold, .target, .together: endWait(of: id)
     // A save, or another deletion than the one that the server refused.
@@ -500,8 +511,9 @@ package struct OutgoingQueue: Sendable {
       wait(id, for: .together)
       lanes[id.zone, default: UploadLane()].sets.insert(set.number)
     } else if pending.isDeletion {
-      lanes[id.zone, default: UploadLane()].add(deletion: pending.newest)
-    } else if lanes[id.zone]?.isReady(id, pending.newest) != true, let item = try item(of: id, entry, pending, &reading)
+      add(deletion: pending.newest, of: id)
+    } else if places[id] != .ready(pending.newest, isDeletion: false),
+      let item = try item(of: id, entry, pending, &reading)
     {
       reading.found[id.zone, default: []].append(item)
     }
@@ -555,6 +567,22 @@ package struct OutgoingQueue: Sendable {
   /// Puts units that were taken and not sent back to the front.
   mutating func putBack(_ units: [[UploadItem]], in zone: ZoneID) {
     lanes[zone, default: UploadLane()].putBack(units)
+    // One that has changed since, or that waits, stays where it is.
+    for item in units.joined() where places[item.id] == nil {
+      places[item.id] = .ready(item.lsn, isDeletion: item.isDeletion)
+    }
+  }
+
+  /// Saves are ready.
+  mutating func add(_ units: [[UploadItem]], in zone: ZoneID) {
+    lanes[zone, default: UploadLane()].add(units)
+    for item in units.joined() { places[item.id] = .ready(item.lsn, isDeletion: false) }
+  }
+
+  /// A deletion is ready.
+  mutating func add(deletion lsn: LSN, of id: RecordID) {
+    lanes[id.zone, default: UploadLane()].add(deletion: lsn)
+    places[id] = .ready(lsn, isDeletion: true)
   }
 
   /// Takes the next deletions of a zone; nil if none of those that were read is ready.
@@ -568,11 +596,14 @@ package struct OutgoingQueue: Sendable {
       case .change(let found, _): id = found
       case .replaced: continue
       case .damaged(let found, let error):
+        places[found] = nil
         reading.unreadable.append((found, lsn, error))
         continue
       }
-      guard let entry = try reading.facts.entry(id),
-        let pending = entry.pending, pending.isDeletion, pending.newest == lsn, waits[id] == nil
+      guard places[id] == .ready(lsn, isDeletion: true) else { continue }
+      places[id] = nil
+      guard let entry = try reading.facts.entry(id), let pending = entry.pending, pending.isDeletion,
+        pending.newest == lsn
       else { continue }
       if entry.base != nil {
         if let saved = lanes[zone]?.cascades.saveAtRisk(fromDeleting: id.key) {

@@ -1,4 +1,5 @@
-// The ready changes of one zone, in sending order: saves, then deletions. OutgoingQueue adds them; a request takes them out.
+// The order in which the ready changes of one zone are sent: saves, then deletions. OutgoingQueue adds them; a request takes them out. A
+// change counts only if its record's place says that it is ready (RecordPlace.swift).
 
 import StrandlineLog
 import StrandlineSystem
@@ -9,17 +10,12 @@ struct UploadLane: Sendable {
   private var units: [[UploadItem]] = []
   /// How many of the units were taken.
   private var taken = 0
-  /// The records in the units, each with the mutation to send. A unit may still have an older one.
-  private var ready: [RecordID: LSN] = [:]
   /// Deletions; they are sent when no save is ready.
   private var deletions = LSNSet()
   /// The numbers of the upload sets that may be complete (OutgoingQueue+Sets.swift).
   var sets = LSNSet()
   /// Deletions that have to wait for saves (CascadeGuard.swift).
   var cascades = CascadeGuard()
-
-  /// How many records can be sent.
-  var count: Int { ready.count }
 
   /// The oldest mutation that can be sent; nil if there is none.
   ///
@@ -31,51 +27,40 @@ struct UploadLane: Sendable {
   /// Whether no save is ready.
   var hasNoSaves: Bool { taken == units.count }
 
-  func isReady(_ id: RecordID, _ lsn: LSN) -> Bool { ready[id] == lsn }
-
-  /// Whether a change is ready.
-  func has(_ id: RecordID, _ pending: Pending) -> Bool {
-    pending.isDeletion ? deletions.contains(pending.newest) : isReady(id, pending.newest)
-  }
-
-  /// A record waits for something: a save of it is not ready any more. Of a deletion the wait is found when it is taken.
-  mutating func remove(_ id: RecordID) { ready[id] = nil }
-
   mutating func add(_ more: [[UploadItem]]) {
     if taken > 0 { units.removeFirst(taken) }
     taken = 0
     units += more
-    for item in more.joined() { ready[item.id] = item.lsn }
   }
 
   mutating func add(deletion lsn: LSN) { deletions.insert(lsn) }
 
   /// Forgets the ready changes and the released references.
   mutating func forget() {
-    (units, taken, ready, deletions, sets) = ([], 0, [:], LSNSet(), LSNSet())
+    (units, taken, deletions, sets) = ([], 0, LSNSet(), LSNSet())
     cascades = CascadeGuard()
   }
 
   /// The first saves, about `count` of them.
-  func first(_ count: Int) -> [UploadItem] {
+  func first(_ count: Int, _ places: RecordPlaces) -> [UploadItem] {
     var items: [UploadItem] = []
     for unit in units[taken...] {
       if items.count >= count { break }
-      items += unit.filter { ready[$0.id] == $0.lsn }
+      items += unit.filter(places.isReady)
     }
     return items
   }
 
   /// Takes units up to the number of records in a request. One that is larger than a request is taken alone.
-  mutating func takeSaves() -> [[UploadItem]] {
+  mutating func takeSaves(_ places: inout RecordPlaces) -> [[UploadItem]] {
     var batch: [[UploadItem]] = []
     var count = 0
     while taken < units.count {
       // A record that the app has changed since is in a later unit.
-      let unit = units[taken].filter { ready[$0.id] == $0.lsn }
+      let unit = units[taken].filter(places.isReady)
       if !batch.isEmpty, count + unit.count > UploadPlan.operationsMax { break }
       taken += 1
-      for item in unit { ready[item.id] = nil }
+      for item in unit { places[item.id] = nil }
       if unit.isEmpty { continue }
       batch.append(unit)
       count += unit.count
@@ -98,7 +83,5 @@ struct UploadLane: Sendable {
     }
     self.units = units + self.units[taken...]
     taken = 0
-    // Of a record that has changed since, the newer mutation is sent.
-    for item in units.joined() where ready[item.id] == nil { ready[item.id] = item.lsn }
   }
 }

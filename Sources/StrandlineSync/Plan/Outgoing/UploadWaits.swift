@@ -20,24 +20,14 @@ package enum UploadWait: Hashable, Sendable {
   case fetch
   /// Until it has been looked up.
   case lookup
-  /// Until the moment at which it may be tried again.
-  case time
+  /// Until it may be tried again, by the monotonic clock.
+  case time(until: UInt64)
   /// Until its hold ends: the record is edited or released, or the hold's time is over.
   case hold
   /// For a deletion: until something changes in the zone. The server refuses it because records refer to it.
   case references
   /// Until all records of its set can go.
   case together
-}
-
-/// The waits of records.
-package struct UploadWaits: Sendable {
-  /// An event that may end the waits of several records.
-  enum Trigger: Hashable {
-    case record(RecordID)
-    case fetch(ZoneID)
-    case references(ZoneID)
-  }
 
   /// How many records wait, by the kind of wait.
   package struct Counts: Hashable, Sendable {
@@ -59,41 +49,6 @@ package struct UploadWaits: Sendable {
       case .references: references += change
       case .together: together += change
       }
-    }
-  }
-
-  private(set) var all: [RecordID: UploadWait] = [:]
-  /// How many records have each kind of wait.
-  package private(set) var counts = Counts()
-  private var waiting: [Trigger: Set<RecordID>] = [:]
-
-  subscript(id: RecordID) -> UploadWait? { all[id] }
-
-  /// - Precondition: the record waits for nothing.
-  mutating func set(_ id: RecordID, _ wait: UploadWait) {
-    all[id] = wait
-    counts.count(wait, 1)
-    if let trigger = Self.trigger(of: wait, id) { waiting[trigger, default: []].insert(id) }
-  }
-
-  mutating func end(_ id: RecordID) {
-    guard let wait = all.removeValue(forKey: id) else { return }
-    counts.count(wait, -1)
-    if let trigger = Self.trigger(of: wait, id) {
-      waiting[trigger]?.remove(id)
-      if waiting[trigger]?.isEmpty == true { waiting[trigger] = nil }
-    }
-  }
-
-  /// The records that wait for something, in order.
-  func ids(waitingFor trigger: Trigger) -> [RecordID] { (waiting[trigger] ?? []).sorted() }
-
-  private static func trigger(of wait: UploadWait, _ id: RecordID) -> Trigger? {
-    switch wait {
-    case .target(let target): .record(target)
-    case .fetch: .fetch(id.zone)
-    case .references: .references(id.zone)
-    case .lookup, .time, .hold, .together: nil
     }
   }
 }
