@@ -1,5 +1,6 @@
-// Finds why a pending record is not sent: the nearest cause, and the next record on the way to it. It follows the same edges as the
-// upload queue (StrandlineSync/Plan/Outgoing: OutgoingQueue+Order.swift, CascadeGuard.swift, and the upload sets).
+// Finds why a pending record is not sent: the nearest cause, and the next record on the way to it. The edges are the plan's own
+// (StrandlineSync/Plan/Outgoing: `lacks` of OutgoingQueue+Order.swift, CascadeGuard.swift, and the members of upload sets), read from the
+// log. So the answer is the same in a process without an engine, and in one whose queue has yet to read the record.
 //
 // A record that cannot be sent blocks those that refer to it, those of its upload set, and deletions that have to wait for its save.
 // So the cause may be several records away, with circles on the way. A breadth-first search starts at the record; its results are
@@ -59,10 +60,17 @@ struct KnownObstacles {
     leavesOut = { zone in engine?.leavesOut(zone) == true }
   }
 
-  /// Why a record is not sent; nil if no reason is known.
-  ///
-  /// A caller that follows `target`, `referrer` and `together` from record to record gets nearer to a held or halted record, or one of
-  /// a lost zone, if there is one.
+  /// The nearest record that cannot be sent for a reason of its own, and that reason; nil if this one waits for no such record.
+  mutating func cause(of id: RecordID) throws -> (id: RecordID, obstacle: PendingChange.Obstacle)? {
+    guard let node = try node(.record(id)) else { return nil }
+    if let cause = node.cause { return (id, cause) }
+    guard isAnyKeptBack, var next = try way(from: .record(id))?.next.place else { return nil }
+    while let way = ways[next].flatMap(\.self) { next = way.next.place }
+    guard case .record(let last) = next, let cause = try self.node(next)?.cause else { return nil }
+    return (last, cause)
+  }
+
+  /// Why a record is not sent: its own reason, or the next record on the way to the nearest one; nil if no reason is known.
   mutating func obstacle(to id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws -> PendingChange.Obstacle? {
     if let cause = cause(of: id, entry) { return cause }
     if isAnyKeptBack, let wait = try way(from: .record(id))?.next {

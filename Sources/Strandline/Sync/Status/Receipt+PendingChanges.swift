@@ -1,8 +1,8 @@
 // The pending changes of one transaction; and errors for receipts whose wait only a person can end.
 //
 // A record may wait for another one, and that for a third. At the end of that chain is a request that is still to come, a timer, or a
-// person. A receipt must not wait in silence for a person. So the chain is followed when a receipt begins to wait, and after each
-// cycle: a change that is still pending then was not sent for a reason.
+// person. A receipt must not wait in silence for a person. So `KnownObstacles` is asked for that end when a receipt begins to wait, and
+// after each cycle: a change that is still pending then was not sent for a reason.
 
 import StrandlineSystem
 import Synchronization
@@ -53,43 +53,40 @@ extension RecordStore {
   fileprivate func obstacle(
     to open: OpenMutations, isCycleOver: Bool, _ known: inout KnownObstacles
   ) throws -> StrandlineError? {
-    // Records whose chain was followed without finding an obstacle.
-    var met: Set<RecordID> = []
     for (id, lsn) in open.mutations where try projections.owes(id, lsn) {
-      if let obstacle = try obstacle(to: id, isCycleOver: isCycleOver, &known, &met) { return obstacle }
+      if let (last, cause) = try known.cause(of: id),
+        let error = error(of: last, cause, isCycleOver: isCycleOver, for: id)
+      {
+        return error
+      }
     }
     return nil
   }
 
-  private func obstacle(
-    to id: RecordID, isCycleOver: Bool, _ known: inout KnownObstacles, _ met: inout Set<RecordID>
-  ) throws -> StrandlineError? {
-    var next = id
-    // A circle is sent in one request, and its records wait for nothing else.
-    while met.insert(next).inserted, let change = try pendingChange(of: next, &known) {
-      switch change.obstacle {
-      case .target(let other), .referrer(let other), .together(let other): next = other
-      case .held:
-        guard let held = projections.held(next), let error = StrandlineError.held(held) else { return nil }
-        return next == id ? error : StrandlineError.waits(id, for: error)
-      case .zoneLost(let reason):
-        guard let zone = projections.withLock({ $0.sync.zones[next.zone] }), zone.isLost,
-          isCycleOver || !(zone.isFollowed || ruledLosses.withLock { $0.contains(reason) })
-        else { return nil }
-        return StrandlineError.loss(of: next.zone, zone)
-      case .zoneLeftOut:
-        return StrandlineError.leftOut(next.zone, "\(next == id ? "" : "'\(id)' waits for ")'\(next)' is not sent")
-      case .halted(let halt):
-        guard isCycleOver, halt.type != nil else { return nil }
-        let error = StrandlineError(
-          .serverRefused,
-          "the server refuses every \(halt); they stay in the store, and the next 'now()' tries one of them, and so does the engine, "
-            + "less and less often")
-        return next == id ? error : StrandlineError.waits(id, for: error)
-      case nil: return nil
-      }
+  /// The error for a record that waits for another one, or for a person itself; nil if the wait may end without one.
+  private func error(
+    of last: RecordID, _ cause: PendingChange.Obstacle, isCycleOver: Bool, for id: RecordID
+  ) -> StrandlineError? {
+    let error: StrandlineError?
+    switch cause {
+    case .held: error = projections.held(last).flatMap { StrandlineError.held($0) }
+    case .zoneLost(let reason):
+      guard let zone = projections.withLock({ $0.sync.zones[last.zone] }), zone.isLost,
+        isCycleOver || !(zone.isFollowed || ruledLosses.withLock { $0.contains(reason) })
+      else { return nil }
+      return StrandlineError.loss(of: last.zone, zone)
+    case .zoneLeftOut:
+      return StrandlineError.leftOut(last.zone, "\(last == id ? "" : "'\(id)' waits for ")'\(last)' is not sent")
+    case .halted(let halt):
+      guard isCycleOver, halt.type != nil else { return nil }
+      error = StrandlineError(
+        .serverRefused,
+        "the server refuses every \(halt); they stay in the store, and the next 'now()' tries one of them, and so does the engine, "
+          + "less and less often")
+    // These are steps on the way to a cause.
+    case .target, .referrer, .together: return nil
     }
-    return nil
+    return last == id ? error : error.map { StrandlineError.waits(id, for: $0) }
   }
 }
 
