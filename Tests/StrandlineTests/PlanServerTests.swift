@@ -133,7 +133,7 @@ private struct History {
       let next: SyncPlan.Next
       do { next = try driver.next() } catch is RefusedCycle { return } catch is CloudError { return }
       switch next {
-      case .wait(let wait): driver.facts.advance(milliseconds: max(1, wait.milliseconds))
+      case .wait(let wait): driver.facts.advance(milliseconds: wait.milliseconds)
       case .ask(let request): try answer(request)
       case .done: return
       case .outOfTime, .store: throw PlanDriver.Unexpected(words: "\(next)")

@@ -86,7 +86,9 @@ private struct RandomHistory {
         case .outOfTime, .store: throw PlanDriver.Unexpected(words: "\(next)")
         case .wait(let wait):
           try check("cycle \(cycle), turn \(turns), a wait")
-          driver.facts.advance(milliseconds: max(1, wait.milliseconds))
+          // A wait of no time could end a cycle that may not wait.
+          try #require(wait.milliseconds > 0, "seed \(seed), cycle \(cycle), turn \(turns)")
+          driver.facts.advance(milliseconds: wait.milliseconds)
         case .ask(let request):
           do { try answer(request, "cycle \(cycle), turn \(turns), \(request.words)") } catch is CloudError {
             break loop

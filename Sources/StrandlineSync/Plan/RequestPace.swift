@@ -38,7 +38,7 @@ package struct RequestPace: Sendable {
 
   /// A wait before the next request.
   package struct Wait: Sendable {
-    /// The time that is left.
+    /// The time that is left: more than 0. What is over is no wait.
     package var milliseconds: Int64
     /// The failure that caused it.
     package var error: CloudError

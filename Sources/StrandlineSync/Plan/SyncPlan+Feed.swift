@@ -194,9 +194,9 @@ extension SyncPlan {
     return resting.compactMap { rest(of: $0, facts) }.min { $0.milliseconds < $1.milliseconds }
   }
 
-  /// How long a zone still rests, perhaps 0; nil if it does not.
+  /// How long a zone still rests; nil if it does not, or not any more.
   package func rest(of zone: ZoneID, _ facts: some SyncFacts) -> RequestPace.Wait? {
-    guard let rest = zones[zone]?.feed.rest else { return nil }
+    guard let rest = zones[zone]?.feed.rest, rest.until > facts.now.nanoseconds else { return nil }
     return RequestPace.Wait(
       milliseconds: facts.now.milliseconds(until: rest.until), error: rest.error,
       doing: "asking for pages of zone '\(zone)'", isServers: rest.isServers, isOfPart: true)

@@ -67,8 +67,7 @@ extension CycleDriver {
     // Carries out the steps that follow from an earlier answer.
     try await drive { $0.steps.isEmpty }
     let facts = StoreFacts(store)
-    let rest = plan.rest(of: zone, facts).flatMap { $0.milliseconds > 0 ? $0 : nil }
-    if let wait = plan.pace.wait(for: .page, at: facts.now) ?? rest {
+    if let wait = plan.pace.wait(for: .page, at: facts.now) ?? plan.rest(of: zone, facts) {
       try await sleep(wait)
       return nil
     }
