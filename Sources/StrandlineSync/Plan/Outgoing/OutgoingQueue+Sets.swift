@@ -18,7 +18,7 @@ extension OutgoingQueue {
 
   /// Takes a set whose records can all be sent; nil if there is none. Called when everything pending was read.
   mutating func takeSet(_ reading: inout Reading) throws -> TakenSet? {
-    for zone in lanes.keys.sorted() where reading.only.map({ $0 == zone }) ?? true && !reading.frozen.contains(zone) {
+    for zone in lanes.keys.sorted() where reading.sends(to: zone) {
       while let number = lanes[zone]?.sets.first {
         lanes[zone]?.sets.remove(number)
         if let taken = try take(RecordSet(zone: zone, number: number), &reading) { return taken }

@@ -306,6 +306,9 @@ package struct OutgoingQueue: Sendable {
     package init(_ facts: any SyncFacts, only: ZoneID?, frozen: Set<ZoneID>, upTo end: LSN) {
       (self.facts, self.only, self.frozen, self.end) = (facts, only, frozen, end)
     }
+
+    /// Whether something may be sent to a zone.
+    func sends(to zone: ZoneID) -> Bool { (only == nil || zone == only) && !frozen.contains(zone) }
   }
 
   /// The next step; nil if nothing can be sent.
@@ -343,17 +346,16 @@ package struct OutgoingQueue: Sendable {
     try fill(&reading)
     // `next` reads and reports them again.
     for (id, _, _) in reading.unreadable { wake(id) }
-    let sent = lanes.filter { zone, _ in
-      (reading.only.map { $0 == zone } ?? true) && !reading.frozen.contains(zone)
+    let zone = lanes.keys.filter(reading.sends).max {
+      (places.readyCount(in: $0), $1) < (places.readyCount(in: $1), $0)
     }
-    let zone = sent.keys.max { (places.readyCount(in: $0), $1) < (places.readyCount(in: $1), $0) }
-    return zone.flatMap { sent[$0]?.first(count, places) } ?? []
+    return zone.flatMap { lanes[$0]?.first(count, places) } ?? []
   }
 
   /// The zone to send to.
   private mutating func chooseZone(_ reading: Reading) -> ZoneID? {
     let ready = lanes.compactMap { zone, lane -> (zone: ZoneID, lsn: LSN, count: Int)? in
-      guard reading.only.map({ $0 == zone }) ?? true, !reading.frozen.contains(zone) else { return nil }
+      guard reading.sends(to: zone) else { return nil }
       return lane.oldest(cursor >= reading.end).map { (zone, $0, places.readyCount(in: zone)) }
     }
     // Most records first, for few requests; but a zone with few of them gets its turn.
@@ -366,18 +368,12 @@ package struct OutgoingQueue: Sendable {
 
   /// Whether a zone that is not frozen has a full batch.
   private func hasBatch(_ reading: Reading) -> Bool {
-    lanes.keys.contains { zone in
-      places.readyCount(in: zone) >= UploadPlan.operationsMax && !reading.frozen.contains(zone)
-        && (reading.only.map { $0 == zone } ?? true)
-    }
+    lanes.keys.contains { places.readyCount(in: $0) >= UploadPlan.operationsMax && reading.sends(to: $0) }
   }
 
   /// Whether a zone that is not frozen has anything ready.
   private func hasReady(_ reading: Reading) -> Bool {
-    lanes.contains { zone, lane in
-      !reading.frozen.contains(zone) && (reading.only.map { $0 == zone } ?? true)
-        && lane.oldest(cursor >= reading.end) != nil
-    }
+    lanes.contains { zone, lane in lane.oldest(cursor >= reading.end) != nil && reading.sends(to: zone) }
   }
 
   /// Reads woken records, then those after the cursor, until a batch is ready.
