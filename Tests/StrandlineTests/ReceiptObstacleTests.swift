@@ -91,6 +91,43 @@ private func obstacles(_ receipt: Receipt) throws -> [String] {
     #expect(await waiting.value == nil)
   }
 
+  @Test func `what is over quota as a whole request is named by the receipt, the store and the next process`()
+    async throws
+  {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    _ = try await a.save("old")
+    #expect(try await a.run() == nil)
+    cloud.refuse { script in
+      script.refusal = { request, _ in request == .modify ? CloudError(.quotaExceeded, reason: "full") : nil }
+    }
+    // An edit and a creation.
+    _ = try await a.save("old", ["title": "edited"])
+    let receipt = try await a.save("new")
+    let waiting = try await a.waiting(for: receipt)
+    #expect(try await a.run()?.message.contains("full") == true)
+    // Storage may be free again without a person.
+    #expect(try await a.open().settledWaiters.count == 1)
+    for isRelaunched in [false, true] {
+      if isRelaunched {
+        try await a.close()
+        // The wait goes on until then.
+        #expect(await waiting.value?.code == .closed)
+        _ = try await a.openRefusing()
+      }
+      let store = try await a.open()
+      let again = try store.receipt(at: receipt.position)
+      #expect(try obstacles(again) == ["new: held: QUOTA_EXCEEDED"], "\(isRelaunched)")
+      let held = try store.status().held
+      #expect(held.map(\.id.name).sorted() == ["new", "old"] && held.allSatisfy { $0.reason == "full" }, "\(held)")
+      #expect(held.allSatisfy { $0.retryMilliseconds != nil })
+    }
+    let last = try await a.waiting(for: a.open().receipt(at: receipt.position))
+    a.clock.advance(milliseconds: 24 * 3_600_000)
+    #expect(try await a.run() == nil)
+    #expect(await last.value == nil)
+  }
+
   @Test func `decision 45: one record of a set that is held ends the wait for the others`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing(atomicZones: [.main])

@@ -41,6 +41,11 @@ struct UploadPlanTests {
     #expect(names([deletion("a", 1), save("b", 2, "a")]) == ["b", "a"])
   }
 
+  @Test func `of a parent and a child that are turned round the former child goes first, whichever was saved first`() {
+    #expect(names([save("parent", 1, "child"), save("child", 2)]) == ["child", "parent"])
+    #expect(names([save("child", 1), save("parent", 2, "child")]) == ["child", "parent"])
+  }
+
   @Test func `a cycle stands together, and each record once`() {
     let circle = [save("a", 2, "b"), save("b", 4, "c"), save("c", 5, "a")]
     let items = [save("x", 1), circle[0], save("y", 3), circle[1], circle[2], save("z", 6, "a")]
