@@ -157,7 +157,7 @@ extension SyncPlan {
     // The zone has another token by now: the page belongs to a feed that was given up.
     if taken.wasDropped { return }
     cycle.report.add(taken.report)
-    for id in taken.touched.sorted() { try changed(id, facts) }
+    try changed(taken.touched, facts)
     // A listed record with a pending change is not sent before the server's version has arrived.
     for name in taken.listedAndPending { self[zone].lookups.insert(CloudName(name)) }
     // Records that the page could not show are looked up at once.
@@ -258,11 +258,7 @@ extension SyncPlan {
     }
     if self[zone].reviewsChildren {
       var ending = ending(of: zone)
-      if case .absent(let proof) = ending.stage {
-        ending.stage = .children(proof)
-      } else {
-        ending.stage = .children(nil)
-      }
+      ending.stage = .children(self[zone].proof)
       self[zone].phase = .ending(ending)
       addStep(.settleChildren(zone, then: .fetch))
     } else {
@@ -272,8 +268,7 @@ extension SyncPlan {
 
   /// The state of the end of a zone's fetch; a new one if it has only begun.
   func ending(of zone: ZoneID) -> Ending {
-    if case .ending(let ending) = self[zone].phase { return ending }
-    return Ending(stage: .children(nil))
+    self[zone].ending ?? Ending(stage: .children(nil))
   }
 
   /// The fetch of a zone is over: uploads that waited for it go on.

@@ -292,7 +292,7 @@ extension SyncPlan {
     let zone = answer.zone
     if answer.count > 0 { limits.listed.answered(answer.count) }
     if facts.zone(zone)?.isLost == true { noteLoss(of: zone, facts) }
-    for id in taken.touched.sorted() { try changed(id, facts) }
+    try changed(taken.touched, facts)
     for change in changes { lookedUp(change.id, facts) }
     if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: zone) }
     for id in taken.absent { doubt(id) }

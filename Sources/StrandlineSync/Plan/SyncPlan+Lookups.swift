@@ -81,7 +81,7 @@ extension SyncPlan {
   /// A zone whose fetch can end, because the lookups that it needs are answered.
   private var zoneToGoOnWith: ZoneID? {
     zones.filter { _, zone in
-      guard case .ending(let ending) = zone.phase, !ending.isPaused else { return false }
+      guard let ending = zone.ending, !ending.isPaused else { return false }
       switch ending.stage {
       case .older, .absent: return ending.cause == .feed
       case .children, .finding: return false
@@ -110,7 +110,7 @@ extension SyncPlan {
       return ServerChange(id, answer: found[name])
     }
     var answer = LookupAnswer(request: request, found: found, asked: asked)
-    if case .ending(let ending) = self[zone].phase, case .absent = ending.stage {
+    if self[zone].proof != nil {
       for name in request.names {
         let id = RecordID(name, zone: zone)
         guard case .record(let server)? = found[name] else { continue }
@@ -139,7 +139,7 @@ extension SyncPlan {
     let proved = try tellEnding(of: zone, answer, told: Set(changes.map(\.id.key)), facts)
     // The answer may show that the server went back to an older state.
     if facts.zone(zone)?.isLost == true { noteLoss(of: zone, facts) }
-    for id in taken.touched.sorted() { try changed(id, facts) }
+    try changed(taken.touched, facts)
     for name in request.names {
       let id = RecordID(name, zone: zone)
       if let error = CloudError.withoutVersion(found[name]) {
@@ -161,7 +161,7 @@ extension SyncPlan {
     of zone: ZoneID, _ answer: LookupAnswer, told: Set<CloudName>, _ facts: some SyncFacts
   ) throws -> Set<RecordID> {
     let (request, found) = (answer.request, answer.found)
-    guard case .ending(var ending) = self[zone].phase else { return [] }
+    guard var ending = self[zone].ending else { return [] }
     var proved: Set<RecordID> = []
     switch ending.stage {
     case .absent(var proof):
@@ -181,7 +181,7 @@ extension SyncPlan {
       ending.stage = .older(names)
     case .children, .finding: break
     }
-    self[zone].phase = .ending(ending)
+    self[zone].ending = ending
     return proved
   }
 
@@ -239,10 +239,7 @@ extension SyncPlan {
       sendAgain(id, facts)
     }
     self[zone].lookups = LookupQueue()
-    if case .ending(var ending) = self[zone].phase {
-      ending.refuseLookups(error)
-      self[zone].phase = .ending(ending)
-    }
+    self[zone].ending?.refuseLookups(error)
   }
 }
 

@@ -30,34 +30,25 @@ extension SyncPlan {
     var ending = ending(of: zone)
     switch ending.stage {
     case .absent: return try goOnProving(zone, facts)
-    case .children(let proof?):
-      ending.stage = .absent(proof)
-      self[zone].phase = .ending(ending)
-      return try goOnProving(zone, facts)
-    case .children, .older, .finding: break
+    case .children(let proof?): ending.stage = .absent(proof)
+    case .children, .older, .finding:
+      ending.stage =
+        state.resetPolicy == ZoneState.keepsAbsent
+        ? .absent(AbsenceProof(living: 0, age: .fetched, absent: [])) : .finding
     }
-    guard state.resetPolicy == ZoneState.keepsAbsent else {
-      ending.stage = .finding
-      self[zone].phase = .ending(ending)
-      return addStep(.findAbsent(zone, sweep: state.sweepEpoch))
-    }
-    ending.stage = .absent(AbsenceProof(living: 0, age: .fetched, absent: []))
     self[zone].phase = .ending(ending)
+    if case .finding = ending.stage { return addStep(.findAbsent(zone, sweep: state.sweepEpoch)) }
     try goOnProving(zone, facts)
   }
 
   /// Takes the next steps of the proof that records are gone: looks up more of them, removes those that the server does not have, or
   /// sets the zone aside for a person.
   package mutating func goOnProving(_ zone: ZoneID, _ facts: some SyncFacts) throws {
-    guard case .ending(var ending) = self[zone].phase, case .absent(var proof) = ending.stage else { return }
+    guard let ending = self[zone].ending, var proof = self[zone].proof else { return }
     let state = facts.zone(zone)
     // A person has decided about the zone meanwhile: its feed begins again.
     if ending.cause == .feed, state?.sweepEpoch ?? 0 == 0 { return try fetchEnded(of: zone, facts) }
     let source = ending.cause == .feed ? ResyncSource(rawValue: state?.resetPolicy ?? "") : nil
-    func keep(_ proof: AbsenceProof) {
-      ending.stage = .absent(proof)
-      self[zone].phase = .ending(ending)
-    }
     while true {
       var known = proof.knowledge
       known.decided = source
@@ -68,25 +59,26 @@ extension SyncPlan {
       switch known.next() {
       case .lookUp:
         self[zone].lookups.names.formUnion(proof.names(UploadPlan.operationsMax))
-        return keep(proof)
+        self[zone].proof = proof
+        return
       case .wait:
         proof.isPaused = true
-        keep(proof)
+        self[zone].proof = proof
         // Uploads that wait for the feed need only its last page.
         if ending.cause == .feed { sendFetched(zone, facts) }
         return
       case .ask:
-        return freeze(
+        return lose(
           zone, .missingRecords,
-          "the server lists \(known.living - missing) of the \(known.living) records that it once acknowledged")
+          words: "the server lists \(known.living - missing) of the \(known.living) records that it once acknowledged")
       case .lose:
-        return freeze(
+        return lose(
           zone, .deleted,
-          "it was emptied, or deleted and created again: the server has none of its synced records "
+          words: "it was emptied, or deleted and created again: the server has none of its synced records "
             + "(\(String.count(missing, "record")))")
       case .remove:
         let gone = try proof.gone.filter { try facts.entry($0.id)?.base?.version == $0.version }.map(\.id)
-        keep(proof)
+        self[zone].proof = proof
         let premise = ending.cause == .feed ? Premise.sweep(zone, state?.sweepEpoch ?? 0) : .none
         // If a person chose the server's side, edits of these records end here: the server has said that it does not have them, and
         // a hundred refused edits would put the zone in question again.
@@ -103,7 +95,7 @@ extension SyncPlan {
             return .event(.blocked(blocked), if: .unquestioned(id, version))
           })
       case .end:
-        keep(proof)
+        self[zone].proof = proof
         return try endProof(proof, of: zone, ending.cause, facts)
       }
     }
@@ -130,10 +122,8 @@ extension SyncPlan {
   mutating func removedAbsent(
     _ count: Int, saysFollowed: Bool, from zone: ZoneID, _ facts: some SyncFacts
   ) throws {
-    guard case .ending(var ending) = self[zone].phase, case .absent(var proof) = ending.stage else { return }
-    proof.removedGone()
-    ending.stage = .absent(proof)
-    self[zone].phase = .ending(ending)
+    guard self[zone].proof != nil else { return }
+    self[zone].proof?.removedGone()
     if saysFollowed { sayFollowed(zone, facts) }
     try goOnProving(zone, facts)
   }
@@ -173,11 +163,6 @@ extension SyncPlan {
     addStep(.append(AppendStep(events: events, premise: .removes(zone), touched: unread)))
     self[zone].feed = Feed()
     sendFetched(zone, facts)
-  }
-
-  /// Nothing is removed without a question.
-  private mutating func freeze(_ zone: ZoneID, _ reason: ZoneLoss, _ words: String) {
-    lose(zone, reason, words: words)
   }
 
   /// Appends events, a thousand in a transaction.

@@ -130,10 +130,7 @@ package struct SyncPlan: Sendable {
       // Nothing is left to do, unless a zone was given up on the way.
       due.wasIncomplete =
         !cycle.lost.isEmpty
-        || zones.values.contains {
-          if case .ending = $0.phase { return true }
-          return $0.refusal != nil
-        }
+        || zones.values.contains { $0.ending != nil || $0.refusal != nil }
       cycle.failsInPart = true
       try finish(facts)
       return .done
@@ -365,16 +362,14 @@ package struct SyncPlan: Sendable {
     case (.takeKept(let readsAgain), .taken(let taken)):
       if readsAgain { due.readsKept = false }
       cycle.report.add(taken.report)
-      for id in taken.touched.sorted() { try changed(id, facts) }
+      try changed(taken.touched, facts)
     case (.page(let step), .taken(let taken)): try applied(step, taken, facts)
     case (.page(let step), .tooLarge(let error)): tooLarge(step, error)
     case (.answers(let step), .taken(let taken)): try applied(step, taken, facts)
     case (.answers(let step), .tooLarge(let error)): try tooLarge(step, error)
     case (.settleChildren(let zone, let then), .changed(let ids)): try childrenSettled(of: zone, ids, then, facts)
     case (.findAbsent(let zone, _), .absent(let proof)):
-      guard case .ending(var ending) = self[zone].phase else { return }
-      ending.stage = .absent(proof)
-      self[zone].phase = .ending(ending)
+      self[zone].ending?.stage = .absent(proof)
       try goOnProving(zone, facts)
     case (.findSynced(let zone), .synced(let ids)): removeAll(ids, of: zone, facts)
     case (.createAgain(let zone, _), .changed(let ids)):
@@ -406,19 +401,19 @@ package struct SyncPlan: Sendable {
     switch step.cause {
     case .lookUp(let answer): try applied(answer, step.changes, taken, facts)
     case .newest(let request, let page):
-      for id in taken.touched.sorted() { try changed(id, facts) }
+      try changed(taken.touched, facts)
       if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: request.zone) }
       self[request.zone].feed.newest?.take(page)
     case .listed(let answer): try applied(answer, step.changes, taken, facts)
     case .removal(let zone, let removal):
-      for id in taken.touched.sorted() { try changed(id, facts) }
+      try changed(taken.touched, facts)
       queue.referencesMayHaveChanged(in: zone)
       if case .proof(let count, let saysFollowed) = removal {
         try removedAbsent(count, saysFollowed: saysFollowed, from: zone, facts)
       }
     case .upload(let answer):
       cycle.report.add(answer.report)
-      for id in taken.touched.sorted() { try changed(id, facts) }
+      try changed(taken.touched, facts)
       try goOn(after: answer, facts)
     }
   }
@@ -513,7 +508,7 @@ package struct SyncPlan: Sendable {
     }
     if let refusal = allRefusedZones(facts).min(by: { $0.key < $1.key }) { throw refusal.value }
     for (zone, known) in all {
-      guard case .ending(let ending) = known.phase, let failure = ending.failure else { continue }
+      guard let failure = known.ending?.failure else { continue }
       throw RefusedCycle(failure, "asking for records that the list of zone '\(zone)' did not show")
     }
     if let halted = queue.halts.types.min(by: { ($0.key.zone, $0.key.type) < ($1.key.zone, $1.key.type) }) {
@@ -534,6 +529,11 @@ package struct SyncPlan: Sendable {
   }
 
   // MARK: Records and waits
+
+  /// Records have changed, at the server or here.
+  mutating func changed(_ ids: Set<RecordID>, _ facts: some SyncFacts) throws {
+    for id in ids.sorted() { try changed(id, facts) }
+  }
 
   /// A record has changed, at the server or here. If it has no pending change any more, its refusals are forgotten: a later change
   /// is counted from zero.

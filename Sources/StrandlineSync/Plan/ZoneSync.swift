@@ -64,6 +64,18 @@ package struct ZoneSync: Sendable {
   /// It may have children of deleted records to which the app's rule was not applied yet.
   var reviewsChildren = false
 
+  /// The work that is left after its last page; nil in any other phase, and then it cannot be set.
+  package var ending: Ending? {
+    get { if case .ending(let ending) = phase { ending } else { nil } }
+    set { if let newValue, case .ending = phase { phase = .ending(newValue) } }
+  }
+
+  /// The proof that records are gone, while lookups are made for it; nil at any other time, and then it cannot be set.
+  var proof: AbsenceProof? {
+    get { if case .absent(let proof)? = ending?.stage { proof } else { nil } }
+    set { if let newValue, proof != nil { ending?.stage = .absent(newValue) } }
+  }
+
   /// Whether it is in its initial state, and need not be kept.
   var isAtRest: Bool {
     guard case .open = phase else { return false }

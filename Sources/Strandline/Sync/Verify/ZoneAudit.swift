@@ -116,7 +116,7 @@ extension CycleDriver {
     let proof = AbsenceProof(
       living: found.living, age: isSameZone ? .fetched : ZoneAge(), absent: found.absent.values.map { $0.record })
     plan[zone].phase = .ending(Ending(stage: .absent(proof), cause: .audit))
-    while case .ending(let ending) = plan[zone].phase, !ending.isPaused {
+    while plan[zone].ending?.isPaused == false {
       try plan.goOnProving(zone, StoreFacts(store))
       // If the proof finds that the zone is lost, that is a result; if an answer says so, it is an error.
       let asks = !plan[zone].lookups.isEmpty
@@ -135,9 +135,9 @@ extension CycleDriver {
     if isLossAnError, let state = StoreFacts(store).zone(zone), state.isLost {
       throw StrandlineError.loss(of: zone, state)
     }
-    var refusal = plan[zone].refusal
-    if refusal == nil, case .ending(let ending) = plan[zone].phase { refusal = ending.refusedWith }
-    if let refusal { throw refusal.asStrandlineError("verifying zone '\(zone)'") }
+    if let refusal = plan[zone].refusal ?? plan[zone].ending?.refusedWith {
+      throw refusal.asStrandlineError("verifying zone '\(zone)'")
+    }
   }
 
   /// Whether the server accepts this store's token of a zone. It accepts none of another zone with that name.
