@@ -42,6 +42,7 @@ struct `What a type holds` {
         "ForwardingFile": "tests forward files too",
         "OptionalPointer": "Optional<Wrapped> has no name without what it wraps",
         "OptionalProperty": "Optional<Wrapped> has no name without what it wraps",
+        "ReadableCondition": "each operator of a predicate is a type inside PredicateExpressions",
         "ReadableExpression": "each operator of a predicate is a type inside PredicateExpressions",
         "SyncDriver": "a store begins and ends its sync, and is below it: Architecture says what goes through it",
         "UndecodedFields": "a record decodes a field when it is asked for, and knows no bytes",

@@ -52,18 +52,12 @@ enum ByUTF8 {
   /// Whether a range contains a value.
   static func rangeContains<Bounds: RangeExpression>(_ type: Bounds.Type) -> (Bounds, Bounds.Bound) -> Bool {
     guard isText(Bounds.Bound.self) else { return { $0.contains($1) } }
+    let precedes = precedes(Bounds.Bound.self)
     return { bounds, value in
-      guard let value = value as? String else { return bounds.contains(value) }
-      switch bounds {
-      case let range as ClosedRange<String>:
-        return !value.precedesByUTF8(range.lowerBound) && !range.upperBound.precedesByUTF8(value)
-      case let range as Range<String>:
-        return !value.precedesByUTF8(range.lowerBound) && value.precedesByUTF8(range.upperBound)
-      case let range as PartialRangeFrom<String>: return !value.precedesByUTF8(range.lowerBound)
-      case let range as PartialRangeThrough<String>: return !range.upperBound.precedesByUTF8(value)
-      case let range as PartialRangeUpTo<String>: return value.precedesByUTF8(range.upperBound)
-      default: return (value as? Bounds.Bound).map { bounds.contains($0) } ?? false
-      }
+      guard let ends = RangeEnds(bounds) else { return bounds.contains(value) }
+      if let lower = ends.lower, precedes(value, lower) { return false }
+      guard let upper = ends.upper else { return true }
+      return ends.hasUpper ? !precedes(upper, value) : precedes(value, upper)
     }
   }
 
@@ -79,3 +73,23 @@ enum ByUTF8 {
 /// Optionals of references.
 private protocol OptionalPointer {}
 extension Optional: OptionalPointer where Wrapped: PointingProperty {}
+
+/// Where a range begins and ends.
+struct RangeEnds<Bound: Comparable> {
+  var lower: Bound?
+  var upper: Bound?
+  /// Whether `upper` is in it.
+  var hasUpper = false
+
+  /// - Returns: nil for a range of a type that is none of Swift's own.
+  init?(_ range: some RangeExpression<Bound>) {
+    switch range {
+    case let range as ClosedRange<Bound>: (lower, upper, hasUpper) = (range.lowerBound, range.upperBound, true)
+    case let range as Range<Bound>: (lower, upper) = (range.lowerBound, range.upperBound)
+    case let range as PartialRangeFrom<Bound>: lower = range.lowerBound
+    case let range as PartialRangeThrough<Bound>: (upper, hasUpper) = (range.upperBound, true)
+    case let range as PartialRangeUpTo<Bound>: upper = range.upperBound
+    default: return nil
+    }
+  }
+}

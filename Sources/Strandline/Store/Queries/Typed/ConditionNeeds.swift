@@ -7,6 +7,20 @@
 import Foundation
 import StrandlineSystem
 
+/// Conditions on fields that a record must meet, and the only records that can.
+struct ConditionNeeds {
+  var filters: [RecordFilter] = []
+  /// Nil: any.
+  var names: Set<CloudName>?
+
+  var isEmpty: Bool { filters.isEmpty && names == nil }
+
+  mutating func add(_ other: ConditionNeeds) {
+    filters += other.filters
+    if let others = other.names { names = names.map { $0.intersection(others) } ?? others }
+  }
+}
+
 extension ConditionNeeds {
   /// What a comparison of a property with a value needs; empty if no index can answer it.
   init<Constant>(_ field: PropertyField, _ comparator: RecordFilter.Comparator, _ constant: Constant) {

@@ -54,14 +54,14 @@ struct TypedQuery<Value: SyncRecord> {
   let ids: [RecordID]?
   /// The conditions of which an index can answer nothing, in words.
   let evaluated: [String]
-  private let conditions: [PredicateReading<Value, Bool>]
+  private let conditions: [PredicateCondition<Value>]
   let prototype = PrototypeFields(Value.self)
 
   /// - Throws: `StrandlineError.invalidValue`.
   init(_ predicates: [Predicate<Value>], _ orders: [ValueOrder<Value>], limit: Int?) throws(StrandlineError) {
-    var (conditions, needs): ([PredicateReading<Value, Bool>], ConditionNeeds) = ([], ConditionNeeds())
+    var (conditions, needs): ([PredicateCondition<Value>], ConditionNeeds) = ([], ConditionNeeds())
     for predicate in predicates {
-      let condition = try PredicateReader.read(predicate)
+      let condition = try PredicateReader.condition(predicate)
       needs.add(condition.needs)
       conditions.append(condition)
     }
@@ -86,7 +86,7 @@ struct TypedQuery<Value: SyncRecord> {
     if conditions.isEmpty { return true }
     do {
       let scope = PredicateScope(candidate: try Candidate<Value>(record, prototype))
-      for condition in conditions where try !condition.evaluate(scope) { return false }
+      for condition in conditions where try !condition.isMet(scope) { return false }
       return true
     } catch {
       throw RecordDecoder.unreadable(record, as: Value.self, error)
