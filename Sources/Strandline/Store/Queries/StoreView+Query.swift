@@ -105,21 +105,28 @@ extension StoreView {
     }
   }
 
-  private func plan(_ query: RecordQuery) throws -> QueryPlan {
-    let runs = try memory().runs
-    let plan = IndexPlan(query, zone: query.zone.map(store.canonical), runs?.indexes ?? [])
-    let suggestion = query.suggestion
-    let isBeingBuilt = store.index?.declared.contains { $0.index == suggestion && !$0.isReady } ?? false
-    return QueryPlan(query, plan, suggestion: suggestion, isBeingBuilt: isBeingBuilt)
+  private func plan(_ query: RecordQuery, evaluated: [String] = []) throws -> QueryPlan {
+    if let plan = IndexPlan(query, zone: query.zone.map(store.canonical), try memory().runs?.indexes ?? []) {
+      return QueryPlan(
+        way: .index(
+          plan.index.index, narrowing: plan.others.map(\.index.index), usesCondition: plan.isBounded),
+        isSorted: plan.isSorted, evaluated: evaluated)
+    }
+    let remedy = query.suggestion.map { index in
+      let isBeingBuilt = store.index?.declared.contains { $0.index == index && !$0.isReady } ?? false
+      return isBeingBuilt ? QueryPlan.Remedy.wait(index) : .declare(index)
+    }
+    return QueryPlan(
+      way: .all(type: query.recordType, remedy ?? .nothing), isSorted: query.sorts.isEmpty, evaluated: evaluated)
   }
 
   /// How a typed question would be answered.
   func plan<Value: SyncRecord>(_ typed: TypedQuery<Value>) throws -> QueryPlan {
     try store.requireOpen()
     try check(typed.query, nil)
-    var plan = try plan(typed.query)
-    plan.note(ids: typed.ids?.count, evaluated: typed.evaluated)
-    return plan
+    guard let ids = typed.ids else { return try plan(typed.query, evaluated: typed.evaluated) }
+    return QueryPlan(
+      way: .names(count: ids.count), isSorted: typed.query.sorts.isEmpty, evaluated: typed.evaluated)
   }
 
   /// How many records a query finds, whatever its limit.
