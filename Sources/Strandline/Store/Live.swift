@@ -72,7 +72,7 @@ extension RecordStore {
     _ type: Value.Type, conditions: [Predicate<Value>], orders: [ValueOrder<Value>], limit: Int?, fileID: String,
     line: Int
   ) -> Live<TypedValues<Value>> {
-    Live(observe(TypedQuestion(conditions: conditions, orders: orders, limit: limit), CallSite(fileID, line)))
+    Live(TypedQuestion(conditions, by: orders, limit: limit, fileID, line).observation(of: self))
   }
 
   /// One value, kept up to date: ``observe(_:_:fileID:line:)`` for a view.
@@ -86,6 +86,6 @@ extension RecordStore {
   public func liveCount<Value: SyncRecord>(
     _ type: Value.Type, where conditions: Predicate<Value>..., fileID: String = #fileID, line: Int = #line
   ) -> Live<Int> {
-    Live(observeCount(TypedQuestion(conditions: conditions, orders: [], limit: nil), CallSite(fileID, line)))
+    Live(TypedQuestion(conditions, fileID, line).countObservation(of: self))
   }
 }

@@ -51,17 +51,6 @@ extension StoreView {
     return try page(wanted, after: cursor, usesIndexes: usesIndexes, patience: patience ?? IndexNarrowing.patience)
   }
 
-  /// The values that meet a typed question.
-  ///
-  /// - Parameter location: the caller's line, for the errors of unreadable records.
-  func answer<Value: SyncRecord>(
-    _ typed: TypedQuery<Value>, after cursor: QueryCursor?, _ location: String, with written: WrittenRecords? = nil
-  ) throws -> TypedValues<Value> {
-    var values = TypedQuery<Value>.values(try page(typed, after: cursor, with: written), typed.prototype)
-    values.locate(location)
-    return values
-  }
-
   /// The records that meet a typed question; a test compares what an index answers with what all records say.
   ///
   /// - Parameter written: what takes the place of what the view shows.

@@ -23,9 +23,8 @@ extension WriteTransaction {
     _ type: Value.Type, where conditions: Predicate<Value>..., sortedBy orders: ValueOrder<Value>...,
     limit: Int? = nil, after cursor: QueryCursor? = nil, fileID: String = #fileID, line: Int = #line
   ) throws -> TypedValues<Value> {
-    try CallSite(fileID, line).run("fetching records of type '\(Value.recordType)'") {
-      try answer(TypedQuery(conditions, orders, limit: limit), after: cursor, "\(fileID):\(line)")
-    }
+    try TypedQuestion(conditions, by: orders, limit: limit, fileID, line).values(
+      of: answers(about: Value.zone), after: cursor)
   }
 
   /// The first of the values that meet all conditions, as this transaction sees them; nil if none does.
@@ -35,11 +34,7 @@ extension WriteTransaction {
     _ type: Value.Type, where conditions: Predicate<Value>..., sortedBy orders: ValueOrder<Value>...,
     fileID: String = #fileID, line: Int = #line
   ) throws -> Value? {
-    try CallSite(fileID, line).run("fetching the first record of type '\(Value.recordType)'") {
-      let found = try answer(TypedQuery(conditions, orders, limit: 1), after: nil, "\(fileID):\(line)")
-      if let unreadable = found.unreadable.first { throw unreadable.error }
-      return found.first
-    }
+    try TypedQuestion(conditions, by: orders, fileID, line).first(of: answers(about: Value.zone))
   }
 
   /// How many values meet all conditions, as this transaction sees them.
@@ -48,10 +43,7 @@ extension WriteTransaction {
   public func count<Value: SyncRecord>(
     _ type: Value.Type, where conditions: Predicate<Value>..., fileID: String = #fileID, line: Int = #line
   ) throws -> Int {
-    try CallSite(fileID, line).run("counting records of type '\(Value.recordType)'") {
-      let view = try durable()
-      return try view.count(TypedQuery(conditions, [], limit: nil), with: written(since: view, Value.zone))
-    }
+    try TypedQuestion(conditions, fileID, line).count(of: answers(about: Value.zone))
   }
 
   /// Edits all values that meet the conditions now, each as `update(_:_:_:)` of one does.
@@ -71,23 +63,19 @@ extension WriteTransaction {
     _ body: (inout Value) throws -> Void
   ) throws -> Int {
     try CallSite(fileID, line).run("updating records of type '\(Value.recordType)'") {
-      let found = try answer(TypedQuery(conditions, [], limit: nil), after: nil, "\(fileID):\(line)")
-      if let unreadable = found.unreadable.first { throw unreadable.error }
+      let found = try TypedQuestion(conditions, fileID, line).values(of: answers(about: Value.zone), after: nil)
+      try found.requireAll()
       for value in found { try update(type, value.id, fileID: fileID, line: line, body) }
       return found.count
     }
   }
 
-  private func answer<Value: SyncRecord>(
-    _ typed: TypedQuery<Value>, after cursor: QueryCursor?, _ location: String
-  ) throws -> TypedValues<Value> {
-    let view = try durable()
-    return try view.answer(typed, after: cursor, location, with: written(since: view, Value.zone))
-  }
-
-  private func durable() throws -> StoreView {
+  /// What is durable, and what was written to a zone since.
+  private func answers(about zone: ZoneID) throws -> AnswerSource {
     guard let store else { throw StrandlineError(.misuse, "a transaction of the engine answers no questions") }
-    return try store.view()
+    var source = try AnswerSource(store)
+    source.written = try written(since: source.view, zone)
+    return source
   }
 
   /// What was written to a zone since a view was taken, durable by now or not.
