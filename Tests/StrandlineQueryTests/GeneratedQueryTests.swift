@@ -94,7 +94,7 @@ private struct Maker {
     func sameText(_ left: String?, _ right: String?) -> Bool {
       left.map { Array($0.utf8) } == right.map { Array($0.utf8) }
     }
-    switch below(20) {
+    switch below(22) {
     case 0: return equal(\.title, text(), sameText)
     case 1: return compare(\.title, text()) { $0.utf8.lexicographicallyPrecedes($1.utf8) }
     case 2: return equal(\.body, below(4) == 0 ? nil : text(), sameText)
@@ -128,6 +128,11 @@ private struct Maker {
         PredicateExpressions.build_starts(title, with: PredicateExpressions.build_Arg(start)),
         { $0.title.utf8.starts(with: start.utf8) }
       )
+    case 19:
+      return (
+        PredicateExpressions.build_KeyPath(root: root, keyPath: \Page.isDone) as Node, { $0.isDone }
+      )
+    case 20: return equal(\.parent, sample.parent, same)
     default:
       let stars = [sample.stars, below(5), 3]
       let property = PredicateExpressions.build_KeyPath(root: root, keyPath: \Page.stars)
@@ -147,13 +152,20 @@ struct GeneratedQueryTests {
     for seed in 1...UInt64(stores) {
       let random = SeededRandom(seed: seed)
       func below(_ bound: Int) -> Int { Int(random.below(UInt64(bound))) }
-      let store = try openPages(seed: seed, indexes: allIndexes.filter { _ in below(2) == 0 })
+      let parents = [nil, ParentSchema(whenDeleted: .setNil), ParentSchema("folder", whenDeleted: .setNil)]
+      let store = try openPages(
+        seed: seed, indexes: allIndexes.filter { _ in below(2) == 0 }, parent: parents[below(3)])
       let pages = (0..<20 + below(30)).map { Page("p\($0)", below) }
       try store.writeBlocking { tx in for page in pages { try tx.save(page) } }
       if below(2) == 0 { try store.index?.flush() }
       try store.writeBlocking { tx in
         for page in pages where below(4) == 0 { try tx.update(Page.self, page.id) { $0 = Page(page.id, below) } }
         for page in pages where below(9) == 0 { try tx.delete(page) }
+        for page in pages where below(4) == 0 {
+          guard var record = try tx.record(page.recordID) else { continue }
+          storeOtherwise(&record, below)
+          try tx.save(record)
+        }
       }
       let all = try store.values(Page.self)
       for number in 0..<60 {

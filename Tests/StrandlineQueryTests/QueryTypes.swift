@@ -117,9 +117,9 @@ extension RecordID {
   init(page name: String) { self.init(name, zone: Page.zone) }
 }
 
-func openPages(_ disk: SimulatedDisk = SimulatedDisk(), seed: UInt64 = 1, indexes: [RecordIndex] = []) throws
-  -> RecordStore
-{
+func openPages(
+  _ disk: SimulatedDisk = SimulatedDisk(), seed: UInt64 = 1, indexes: [RecordIndex] = [], parent: ParentSchema? = nil
+) throws -> RecordStore {
   var log = LogOptions()
   log.segmentBytesMax = 32 << 10
   log.controlIntervalMilliseconds = nil
@@ -130,6 +130,7 @@ func openPages(_ disk: SimulatedDisk = SimulatedDisk(), seed: UInt64 = 1, indexe
   index.mergeWidth = 3
   var options = StoreOptions(log: log, index: index)
   options.indexes = indexes
+  options.schema["Page"].parent = parent
   return try RecordStore.openBlocking(
     at: "/store", options: options, environment: .simulated(disk: disk, seed: seed))
 }
@@ -139,3 +140,11 @@ let allIndexes: [RecordIndex] = [
   "title", "body", "stars", "small", "price", "rating", "isDone", "mood", "level", "kind", "made", "due", "key", "tags",
   "numbers", "folder", "limit",
 ].map { RecordIndex("Page", $0) }
+
+/// As other tools may store what the type reads as the same value: any number for true, whole numbers without a fraction, more digits
+/// than a Float has.
+func storeOtherwise(_ record: inout Record, _ random: (Int) -> Int) {
+  if record["isDone"] == .int64(1) { record["isDone"] = .int64([-1, 2, .min, .max][random(4)]) }
+  if case .double(let price)? = record["price"], let whole = Int64(exactly: price) { record["price"] = .int64(whole) }
+  if case .double(let rating)? = record["rating"] { record["rating"] = .double(rating + 1e-12) }
+}

@@ -179,6 +179,12 @@ protocol RecordPart {
   static func write(_ part: Self?, to record: inout EncodedRecord) throws
   /// Reads the part; nil if the record has none.
   static func read(from fields: RecordFields) throws -> Self?
+  /// The name under which indexes have it; nil: none has it.
+  static var indexed: String? { get }
+}
+
+extension RecordPart {
+  static var indexed: String? { nil }
 }
 
 extension Parent: RecordPart {
@@ -192,6 +198,7 @@ extension Parent: RecordPart {
   static func read(from fields: RecordFields) throws -> Parent? {
     try fields.record.parent.map { Parent(id: try Target.id(named: $0)) }
   }
+  static var indexed: String? { Version.parentField }
 }
 
 extension SystemFields: RecordPart {

@@ -42,9 +42,7 @@ package struct StoredIndex: Hashable, Sendable {
   package func rows(_ record: Record) -> Set<[UInt8]> {
     let id = RowKey.record(record.id).dropFirst()
     guard let field = index.fields.first else { return [prefix + id] }
-    let value =
-      field.field == Version.parentField ? record.parent.map { .reference(Reference($0)) } : record[field.field]
-    return Set(IndexValue.all(value).map { prefix + stored($0) + id })
+    return Set(IndexValue.all(record.indexed(field.field)).map { prefix + stored($0) + id })
   }
 
   /// What the keys of the rows of a record's children begin with, of an index on the field that names the parent.
@@ -81,6 +79,13 @@ package struct StoredIndex: Hashable, Sendable {
     let tag = key[Self.prefixBytes] ^ (field.ascending ? 0 : 0xFF)
     guard let tag = IndexValue.Tag(rawValue: tag), IndexValue.hasText(tag) || tag == .item else { return true }
     return key[end - 1] ^ (field.ascending ? 0 : 0xFF) != IndexValue.cutEnd
+  }
+}
+
+extension Record {
+  /// What an index on a field has of it: the field's value, or the parent.
+  func indexed(_ field: String) -> FieldValue? {
+    field == Version.parentField ? parent.map { .reference(Reference($0)) } : self[field]
   }
 }
 

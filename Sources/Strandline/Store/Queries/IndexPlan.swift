@@ -11,6 +11,19 @@ struct IndexRange: Hashable, Sendable {
   func contains(_ key: [UInt8]) -> Bool { !key.precedes(lower) && !isBehind(key) }
 
   func isBehind(_ key: [UInt8]) -> Bool { !key.precedes(upper) && !key.starts(with: upper) }
+
+  /// What is in both; nil if nothing is.
+  fileprivate func intersection(_ other: IndexRange) -> IndexRange? {
+    // Of two ends of which one begins with the other, the longer one comes first.
+    let isFirst =
+      upper.starts(with: other.upper) || (upper.precedes(other.upper) && !other.upper.starts(with: upper))
+    let range = IndexRange(
+      lower: lower.precedes(other.lower) ? other.lower : lower, upper: isFirst ? upper : other.upper)
+    return range.isBehind(range.lower) ? nil : range
+  }
+
+  /// Of encoded values: whether they are items of lists.
+  fileprivate var isOfItems: Bool { lower.first == IndexValue.Tag.item.rawValue }
 }
 
 /// How an index answers a query.
@@ -76,13 +89,14 @@ struct IndexPlan: Sendable {
       let isInOrder = values.allSatisfy { $0[0] <= IndexValue.Tag.other.rawValue }
       isSorted = query.sorts.isEmpty ? ranges.count <= 1 : sorts && isInOrder
       rank = isSorted ? 9 : 8
-    } else if let (lower, upper, comparators) = Self.span(filters) {
-      let ends = stored.isInverted ? (stored.stored(upper), stored.stored(lower)) : (lower, upper)
-      ranges = [IndexRange(lower: stored.prefix + ends.0, upper: stored.prefix + ends.1)]
-      isSorted = sorts && lower[0] != IndexValue.Tag.item.rawValue
-      let isNarrow =
-        comparators.contains(.beginsWith) || comparators.contains(.listMemberBeginsWith)
-        || (comparators.contains { $0.isUpper } && comparators.contains { $0.isLower })
+    } else if let spans = Self.spans(filters, query.spans.filter { $0.field == field.field }) {
+      ranges = spans.map { span in
+        let ends = stored.isInverted ? (stored.stored(span.upper), stored.stored(span.lower)) : (span.lower, span.upper)
+        return IndexRange(lower: stored.prefix + ends.0, upper: stored.prefix + ends.1)
+      }
+      isSorted = sorts && !spans.contains { $0.isOfItems }
+      // One that begins or ends with its type is half-open.
+      let isNarrow = spans.allSatisfy { $0.lower.count > 1 && $0.upper.count > 1 }
       rank = (isNarrow ? Self.narrowRank : 3) + (sorts ? 1 : 0)
     } else if sorts {
       let ends = [stored.stored([IndexValue.Tag.none.rawValue]), stored.stored([IndexValue.Tag.other.rawValue])]
@@ -144,73 +158,74 @@ struct IndexPlan: Sendable {
     return best
   }
 
-  /// The least and the greatest encoded value that a record may have; nil if nothing bounds them.
-  private static func span(
-    _ filters: [RecordFilter]
-  ) -> (lower: [UInt8], upper: [UInt8], comparators: [RecordFilter.Comparator])? {
-    var result: (lower: [UInt8], upper: [UInt8], comparators: [RecordFilter.Comparator])?
-    for filter in filters {
-      guard let value = filter.values.first, let (lower, upper) = bounds(filter.comparator, value) else { continue }
+  /// The encoded values of which a record must have one; nil if nothing bounds them.
+  private static func spans(_ filters: [RecordFilter], _ others: [FieldSpans]) -> [IndexRange]? {
+    var result: [IndexRange]?
+    let all =
+      filters.map { filter in filter.values.first.flatMap { bounds(filter.comparator, $0) }.map { [$0] } }
+      + others.map { $0.spans.compactMap(bounds) }
+    for case let spans? in all {
       guard let known = result else {
-        result = (lower, upper, [filter.comparator])
+        result = spans
         continue
       }
-      // Items of lists and values are two tables, as it were: a span is in one of them.
-      let isItem = lower[0] == IndexValue.Tag.item.rawValue
-      guard isItem == (known.lower[0] == IndexValue.Tag.item.rawValue), !isItem else { continue }
-      result?.lower = known.lower.precedes(lower) ? lower : known.lower
-      let isTighter =
-        upper.starts(with: known.upper) || (upper.precedes(known.upper) && !known.upper.starts(with: upper))
-      result?.upper = isTighter ? upper : known.upper
-      result?.comparators.append(filter.comparator)
+      // Items of lists and values are two tables, as it were: a span is in one of them, and two may be met by two items.
+      guard !known.contains(where: \.isOfItems), !spans.contains(where: \.isOfItems) else { continue }
+      result = known.flatMap { one in spans.compactMap(one.intersection) }
     }
     return result
   }
 
+  private static func bounds(_ span: FieldSpans.Span) -> IndexRange? {
+    let lower = span.lower.flatMap { bounds(.greaterThanOrEquals, $0) }
+    let upper = span.upper.flatMap { bounds(.lessThanOrEquals, $0) }
+    guard let lower, let upper else { return lower ?? upper }
+    // One that ends before it begins has nothing.
+    return lower.intersection(upper)
+  }
+
   private static func bounds(
     _ comparator: RecordFilter.Comparator, _ value: FieldValue
-  ) -> (lower: [UInt8], upper: [UInt8])? {
+  ) -> IndexRange? {
     let type = IndexValue.type(value)
     let key = IndexValue.sorted(value)
     switch comparator {
     case .lessThan, .lessThanOrEquals:
       if case .reference = value { return nil }
       if case .location = value { return nil }
-      return (type, key)
+      return IndexRange(lower: type, upper: key)
     case .greaterThan, .greaterThanOrEquals:
       if case .reference = value { return nil }
       if case .location = value { return nil }
       // Every number compares as greater than one that is none.
-      if case .double(let number) = value, number.isNaN { return (type, type) }
-      return (key, type)
+      if case .double(let number) = value, number.isNaN { return IndexRange(lower: type, upper: type) }
+      return IndexRange(lower: key, upper: type)
     case .beginsWith, .listMemberBeginsWith:
       guard case .string(let text) = value else { return nil }
       let start = comparator == .beginsWith ? [] : [IndexValue.Tag.item.rawValue]
       let beginning = start + IndexValue.beginning(text)
-      return (beginning, beginning)
+      return IndexRange(lower: beginning, upper: beginning)
     default: return nil
     }
   }
 }
 
-extension RecordFilter.Comparator {
-  fileprivate var isUpper: Bool { self == .lessThan || self == .lessThanOrEquals }
-  fileprivate var isLower: Bool { self == .greaterThan || self == .greaterThanOrEquals }
-}
-
 extension RecordQuery {
   /// An index that would spare a reading of all records; nil if none would.
   var suggestion: RecordIndex? {
-    func index(_ comparators: Set<RecordFilter.Comparator>) -> RecordIndex? {
-      guard let filter = filters.first(where: { comparators.contains($0.comparator) }) else { return nil }
-      let sort = sorts.first { $0.field == filter.field }
-      return RecordIndex(recordType, filter.field, ascending: sort?.ascending ?? true)
+    func field(_ comparators: Set<RecordFilter.Comparator>) -> String? {
+      filters.first { comparators.contains($0.comparator) }?.field
     }
-    return index([.equals, .isIn])
-      ?? index([.listContains, .listContainsAny, .listContainsAll, .beginsWith, .listMemberBeginsWith])
-      ?? (limit == nil ? nil : sorts.first.map { RecordIndex(recordType, fields: [$0]) })
-      ?? index([.lessThan, .lessThanOrEquals, .greaterThan, .greaterThanOrEquals])
-      ?? sorts.first.map { RecordIndex(recordType, fields: [$0]) }
-      ?? (filters.isEmpty ? RecordIndex(recordType) : nil)
+    func index(on field: String) -> RecordIndex {
+      RecordIndex(recordType, field, ascending: sorts.first { $0.field == field }?.ascending ?? true)
+    }
+    let lists: Set<RecordFilter.Comparator> = [.listContains, .listContainsAny, .listContainsAll]
+    let beginnings: Set<RecordFilter.Comparator> = [.beginsWith, .listMemberBeginsWith]
+    if let field = field([.equals, .isIn]) ?? field(lists.union(beginnings)) { return index(on: field) }
+    if limit != nil, let sort = sorts.first { return RecordIndex(recordType, fields: [sort]) }
+    let orders: Set<RecordFilter.Comparator> = [.lessThan, .lessThanOrEquals, .greaterThan, .greaterThanOrEquals]
+    if let field = field(orders) ?? spans.first?.field { return index(on: field) }
+    if let sort = sorts.first { return RecordIndex(recordType, fields: [sort]) }
+    return filters.isEmpty && spans.isEmpty ? RecordIndex(recordType) : nil
   }
 }

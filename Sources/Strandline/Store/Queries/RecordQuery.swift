@@ -17,6 +17,8 @@ public struct RecordQuery: Hashable, Sendable {
   public var limit: Int?
   /// The fields that the records of the answer have; nil for all.
   public var desiredKeys: [String]?
+  /// Conditions of a typed question that no filter can say, all of which must be met.
+  var spans: [FieldSpans] = []
 
   /// Asks for the records of a type.
   public init(

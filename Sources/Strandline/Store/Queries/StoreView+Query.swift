@@ -322,9 +322,9 @@ private struct Wanted {
   ///
   /// - Throws: the error that the question makes for this record.
   func asks(for record: Record) throws(StrandlineError) -> Bool {
-    guard record.type == query.recordType, query.filters.allSatisfy({ $0.matches(record[$0.field]) }) else {
-      return false
-    }
+    guard record.type == query.recordType, query.filters.allSatisfy({ $0.matches(record.indexed($0.field)) }),
+      query.spans.allSatisfy({ $0.matches(record.indexed($0.field)) })
+    else { return false }
     return try isMet?(record) ?? true
   }
 }
@@ -434,6 +434,14 @@ extension RecordQuery {
       writer.string(filter.comparator.rawValue)
       writer.varint(UInt64(filter.values.count))
       for value in filter.values { FieldCodec.encode(value, into: &writer) }
+    }
+    for one in spans {
+      writer.string(one.field)
+      writer.varint(UInt64(one.spans.count))
+      for span in one.spans {
+        FieldCodec.encode(span.lower, into: &writer)
+        FieldCodec.encode(span.upper, into: &writer)
+      }
     }
     for sort in sorts {
       writer.string(sort.field)

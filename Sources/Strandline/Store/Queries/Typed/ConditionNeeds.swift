@@ -1,112 +1,116 @@
 // What an index can answer of a condition on a property: a condition on the field that each record meets whose property meets
 // the property's. It may let more records pass, because each that is found is judged by the predicate itself; it must let none out.
 //
-// So nothing is asked of an index where two fields can give one value: a Bool, for which any number but 0 is true; a number that
-// may be stored as DOUBLE or as INT64; an enum that reads what it does not know as one of its cases.
+// So it has all values of a field that are read as one of the property: every number but 0 is a Bool that is true, and a Double may
+// be stored as DOUBLE or as INT64. Nothing is asked of an index where they are not known: for an enum that reads what it does not
+// know as one of its cases.
 
 import Foundation
 import StrandlineSystem
 
 /// Conditions on fields that a record must meet, and the only records that can.
 struct ConditionNeeds {
-  var filters: [RecordFilter] = []
-  /// Nil: any.
-  var names: Set<CloudName>?
+  /// How a property is compared with a constant.
+  enum Relation { case equal, atMost, atLeast, beginsWith, contains }
 
-  var isEmpty: Bool { filters.isEmpty && names == nil }
+  private(set) var filters: [RecordFilter] = []
+  private(set) var spans: [FieldSpans] = []
+  /// Nil: any.
+  private(set) var names: Set<CloudName>?
+
+  var isEmpty: Bool { filters.isEmpty && spans.isEmpty && names == nil }
+
+  /// Nothing.
+  init() {}
 
   mutating func add(_ other: ConditionNeeds) {
     filters += other.filters
+    spans += other.spans
     if let others = other.names { names = names.map { $0.intersection(others) } ?? others }
   }
-}
 
-extension ConditionNeeds {
-  /// What a comparison of a property with a value needs; empty if no index can answer it.
-  init<Constant>(_ field: PropertyField, _ comparator: RecordFilter.Comparator, _ constant: Constant) {
-    if field.name == "id" {
-      if comparator == .equals { names = Self.name(constant).map { [$0] } }
+  /// What a comparison of a property with a value needs; nothing if no index can answer it.
+  init<Constant>(_ field: PropertyField, _ relation: Relation, _ constant: Constant) {
+    if field.isName {
+      if relation == .equal { names = Self.name(constant).map { [$0] } }
       return
     }
-    guard field.isIndexable, let value = StoredConstant(constant, in: field.zone) else { return }
-    switch comparator {
-    case .equals:
-      guard let values = value.equals else { return }
-      filters = [RecordFilter(field.name, values.count == 1 ? .equals : .isIn, anyOf: values)]
-    case .listContains:
-      guard let values = value.equals else { return }
-      filters = [RecordFilter(field.name, .listContainsAny, anyOf: values)]
-    case .lessThanOrEquals:
-      guard let bounds = value.bounds else { return }
-      filters = [RecordFilter(field.name, comparator, bounds.upper)]
-    case .greaterThanOrEquals:
-      guard let bounds = value.bounds else { return }
-      filters = [RecordFilter(field.name, comparator, bounds.lower)]
+    guard let name = field.indexed, let stored = StoredConstant(constant, in: field.zone) else { return }
+    switch relation {
+    case .equal:
+      if let values = stored.values {
+        filters = [Self.filter(name, .equals, .isIn, values)]
+      } else {
+        require(name, stored.spans)
+      }
+    case .atMost: require(name, stored.spans.compactMap { $0.upper.map { .to($0) } })
+    case .atLeast: require(name, stored.spans.compactMap { $0.lower.map { .from($0) } })
     case .beginsWith:
-      if case .string = value.bounds?.lower { filters = [RecordFilter(field.name, comparator, .string(value.text))] }
-    default: break
+      if let text = constant as? String { filters = [RecordFilter(name, .beginsWith, .string(text))] }
+    case .contains:
+      if let values = stored.values { filters = [Self.filter(name, .listContains, .listContainsAny, values)] }
     }
   }
 
   /// What it needs that a property is one of several values.
   init<Constant>(_ field: PropertyField, anyOf constants: [Constant]) {
-    if field.name == "id" {
+    if field.isName {
       let known = constants.compactMap { Self.name($0) }
       if known.count == constants.count { names = Set(known) }
       return
     }
-    let values = constants.compactMap { StoredConstant($0, in: field.zone)?.equals }
-    guard field.isIndexable, values.count == constants.count, !values.isEmpty else { return }
-    filters = [RecordFilter(field.name, .isIn, anyOf: values.flatMap { $0 })]
+    let values = constants.compactMap { StoredConstant($0, in: field.zone)?.values }
+    guard let name = field.indexed, values.count == constants.count, !values.isEmpty else { return }
+    filters = [RecordFilter(name, .isIn, anyOf: values.flatMap { $0 })]
   }
+
+  private mutating func require(_ field: String, _ spans: [FieldSpans.Span]) {
+    if !spans.isEmpty { self.spans.append(FieldSpans(field, spans)) }
+  }
+
+  private static func filter(
+    _ field: String, _ one: RecordFilter.Comparator, _ several: RecordFilter.Comparator, _ values: [FieldValue]
+  ) -> RecordFilter { RecordFilter(field, values.count == 1 ? one : several, anyOf: values) }
 
   private static func name(_ constant: Any) -> CloudName? {
     (constant as? any RecordNameConvertible).map { CloudName($0.recordName) }
   }
 }
 
-extension PropertyField {
-  /// Whether a record without the field meets no condition on it but the negated ones.
-  fileprivate var isIndexable: Bool {
-    guard name != "id", !isPart else { return false }
-    if case .value = absence { return false }
-    return true
-  }
-}
-
 /// A value of a predicate, as fields hold it.
 private struct StoredConstant {
-  /// All field values that are read as this value; nil if they are not known.
-  var equals: [FieldValue]?
-  /// Values between which all lie that are read as this value, in the order of the fields; nil if they have another order.
-  var bounds: (lower: FieldValue, upper: FieldValue)?
+  typealias Span = FieldSpans.Span
 
-  var text: String { if case .string(let text)? = bounds?.lower { text } else { "" } }
-
-  private init(equals: [FieldValue]?, bounds: (lower: FieldValue, upper: FieldValue)? = nil) {
-    (self.equals, self.bounds) = (equals, bounds)
-  }
+  /// All field values that are read as this value; nil if they are not known one by one.
+  private(set) var values: [FieldValue]?
+  /// For each type of field the span outside of which none is read as this value: as a lesser one below, as a greater one above.
+  /// Empty if fields have another order than the property, or none. A span may end before it begins: then the type has no such value.
+  private(set) var spans: [Span] = []
 
   /// - Returns: nil for nil, and for a type of which nothing is known.
   init?<Constant>(_ constant: Constant, in zone: ZoneID) {
-    guard let made = Self.make(constant, in: zone), made.equals != nil || made.bounds != nil else { return nil }
+    guard let made = Self.make(constant, in: zone) else { return nil }
     self = made
   }
+
+  private init(_ values: [FieldValue]?, _ spans: [Span] = []) { (self.values, self.spans) = (values, spans) }
 
   private static func make<Constant>(_ constant: Constant, in zone: ZoneID) -> StoredConstant? {
     switch constant {
     // Of an optional its value.
     case let optional as any OptionalProperty: unwrapped(optional, in: zone)
     case let text as String: StoredConstant(exact: .string(text))
-    case let flag as Bool: flag ? nil : StoredConstant(equals: [.int64(0)])
+    case let flag as Bool:
+      flag ? StoredConstant(nil, [.to(.int64(-1)), .from(.int64(1))]) : StoredConstant([.int64(0)])
     case let date as Date: StoredConstant(date)
-    case let id as UUID: StoredConstant(equals: [.string(id.uuidString), .string(id.uuidString.lowercased())])
-    case let bytes as Data: bytes.isEmpty ? nil : StoredConstant(equals: [.bytes(Array(bytes))])
-    case let number as Double: StoredConstant(number)
-    case let number as Float: StoredConstant(Double(number))
+    case let id as UUID: StoredConstant([.string(id.uuidString), .string(id.uuidString.lowercased())])
+    case let bytes as Data: bytes.isEmpty ? nil : StoredConstant([.bytes(Array(bytes))])
+    case let number as Double: StoredConstant(number, least: number, greatest: number)
+    // Numbers with more digits are read as the next one that a Float has.
+    case let number as Float: StoredConstant(nil, least: Double(number.nextDown), greatest: Double(number.nextUp))
     case let number as any FixedWidthInteger: Int64(exactly: number).map { StoredConstant(exact: .int64($0)) }
-    case let reference as any PointingProperty: StoredConstant(equals: reference.pointers(in: zone))
-    case let value as any RawRepresentable & Codable: raw(value).map { StoredConstant(equals: [$0]) }
+    case let reference as any PointingProperty: StoredConstant(reference.pointers(in: zone))
+    case let value as any RawRepresentable & Codable: raw(value).map { StoredConstant([$0]) }
     default: nil
     }
   }
@@ -117,28 +121,35 @@ private struct StoredConstant {
     property.value.flatMap { StoredConstant($0, in: zone) }
   }
 
-  private init(exact value: FieldValue) {
-    equals = [value]
-    bounds = (value, value)
-  }
+  private init(exact value: FieldValue) { self.init([value], [.between(value, value)]) }
 
   /// Dates are stored in milliseconds. One between two of them is none that is read.
-  private init(_ date: Date) {
+  private init?(_ date: Date) {
     let exact = (date.timeIntervalSince1970 * 1000).rounded()
-    guard let milliseconds = Int64(exactly: exact), milliseconds > .min, milliseconds < .max else {
-      self.init(equals: nil)
-      return
-    }
+    guard let milliseconds = Int64(exactly: exact), milliseconds > .min, milliseconds < .max else { return nil }
     self.init(
-      equals: Date(milliseconds: milliseconds) == date ? [.date(milliseconds: milliseconds)] : nil,
-      bounds: (.date(milliseconds: milliseconds - 1), .date(milliseconds: milliseconds + 1)))
+      Date(milliseconds: milliseconds) == date ? [.date(milliseconds: milliseconds)] : nil,
+      [.between(.date(milliseconds: milliseconds - 1), .date(milliseconds: milliseconds + 1))])
   }
 
+  /// From here on a Double has no fractions, and one whole number is read of several.
+  private static let wholeMax = 0x1p53
+
   /// A number that other tools may have stored without a fraction.
-  private init(_ number: Double) {
-    let stored = number == 0 ? 0 : number
-    let whole = Int64(exactly: stored).map { [FieldValue.int64($0)] } ?? []
-    self.init(equals: number.isFinite ? [.double(stored)] + whole : nil)
+  ///
+  /// - Parameter number: what is read of this number alone; nil if more numbers are read as it.
+  private init?(_ number: Double?, least: Double, greatest: Double) {
+    guard !least.isNaN, !greatest.isNaN else { return nil }
+    // Beyond `wholeMax` a bound only says that it is beyond.
+    func whole(_ number: Double, _ rule: FloatingPointRoundingRule) -> FieldValue {
+      .int64(Int64(min(max(number, -Self.wholeMax), Self.wholeMax).rounded(rule)))
+    }
+    let upper: FieldValue = greatest < Self.wholeMax ? whole(greatest, .down) : .int64(.max)
+    let lower: FieldValue = least > -Self.wholeMax ? whole(least, .up) : .int64(.min)
+    spans = [.between(.double(least), .double(greatest)), .between(lower, upper)]
+    guard let number, number.magnitude < Self.wholeMax else { return }
+    // Zero has two signs.
+    values = [.double(number == 0 ? 0 : number)] + (Int64(exactly: number).map { [.int64($0)] } ?? [])
   }
 
   /// The field of a value with a raw one, if no other raw value is read as it.
@@ -163,26 +174,33 @@ private struct StoredConstant {
 
 /// A property that points at a record.
 protocol PointingProperty {
-  /// The reference, in a record of a zone, as it is stored.
-  func stored(in zone: ZoneID) -> FieldValue
+  /// What points at the same record, in a record of a zone, as it is stored.
+  func pointers(in zone: ZoneID) -> [FieldValue]
   /// Whether it points at the same record as another.
   func pointsWhere(_ other: Self) -> Bool
 }
 
-extension PointingProperty {
-  /// The references that point at the same record, with each action.
-  fileprivate func pointers(in zone: ZoneID) -> [FieldValue]? {
-    guard case .reference(let stored) = stored(in: zone) else { return nil }
-    return Reference.Action.allCases.map { .reference(Reference(stored.name, zone: stored.zone, action: $0)) }
-  }
-}
-
 extension TypedReference: PointingProperty {
-  func stored(in zone: ZoneID) -> FieldValue { fieldValue(in: zone).relative(to: zone) }
+  func pointers(in zone: ZoneID) -> [FieldValue] {
+    Reference(id.recordName, zone: Target.zone == zone ? nil : Target.zone).withEachAction(in: zone)
+  }
   func pointsWhere(_ other: Self) -> Bool { CloudName(id.recordName) == CloudName(other.id.recordName) }
 }
 
 extension Reference: PointingProperty {
-  func stored(in zone: ZoneID) -> FieldValue { FieldValue.reference(self).relative(to: zone) }
+  func pointers(in zone: ZoneID) -> [FieldValue] { withEachAction(in: zone) }
   func pointsWhere(_ other: Self) -> Bool { CloudName(name) == CloudName(other.name) && zone == other.zone }
+}
+
+extension Parent: PointingProperty {
+  /// A parent has no action, and lies in the zone of its children.
+  func pointers(in zone: ZoneID) -> [FieldValue] { [.reference(Reference(id.recordName))] }
+  func pointsWhere(_ other: Self) -> Bool { self == other }
+}
+
+extension Reference {
+  /// What points at the same record, with each action.
+  fileprivate func withEachAction(in own: ZoneID) -> [FieldValue] {
+    Action.allCases.map { FieldValue.reference(Reference(name, zone: zone, action: $0)).relative(to: own) }
+  }
 }

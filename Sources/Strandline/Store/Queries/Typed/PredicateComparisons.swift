@@ -36,7 +36,7 @@ extension PredicateExpressions.Negation: ReadableCondition {
   ) throws(StrandlineError) -> PredicateCondition<Value> {
     let inner = try reader.read(wrapped)
     // `!$0.isDone` is `$0.isDone == false`.
-    let needs = if case .field(let field, _) = inner { ConditionNeeds(field, .equals, false) } else { ConditionNeeds() }
+    let needs = if case .field(let field, _) = inner { ConditionNeeds(field, .equal, false) } else { ConditionNeeds() }
     let evaluate = inner.evaluate
     return PredicateCondition(needing: needs) { try !evaluate($0) }
   }
@@ -52,7 +52,7 @@ extension PredicateExpressions.Equal: ReadableCondition {
     let needs =
       switch (left, right) {
       case (.field(let field, _), .constant(let value)), (.constant(let value), .field(let field, _)):
-        ConditionNeeds(field, .equals, value)
+        ConditionNeeds(field, .equal, value)
       default: ConditionNeeds()
       }
     let (first, second, isEqual) = (left.evaluate, right.evaluate, ByUTF8.equal(LHS.Output.self))
@@ -78,9 +78,9 @@ extension PredicateExpressions.Comparison: ReadableCondition {
     let needs =
       switch (left, right) {
       case (.field(let field, _), .constant(let value)):
-        ConditionNeeds(field, isUpper ? .lessThanOrEquals : .greaterThanOrEquals, value)
+        ConditionNeeds(field, isUpper ? .atMost : .atLeast, value)
       case (.constant(let value), .field(let field, _)):
-        ConditionNeeds(field, isUpper ? .greaterThanOrEquals : .lessThanOrEquals, value)
+        ConditionNeeds(field, isUpper ? .atLeast : .atMost, value)
       default: ConditionNeeds()
       }
     let (first, second, isOrdered) = (left.evaluate, right.evaluate, Self.order(op))
@@ -111,8 +111,8 @@ extension PredicateExpressions.RangeExpressionContains: ReadableCondition {
     let (range, element) = (try reader.read(range), try reader.read(element))
     var needs = ConditionNeeds()
     if case (.constant(let range), .field(let field, _)) = (range, element), let ends = RangeEnds(range) {
-      if let lower = ends.lower { needs.add(ConditionNeeds(field, .greaterThanOrEquals, lower)) }
-      if let upper = ends.upper { needs.add(ConditionNeeds(field, .lessThanOrEquals, upper)) }
+      if let lower = ends.lower { needs.add(ConditionNeeds(field, .atLeast, lower)) }
+      if let upper = ends.upper { needs.add(ConditionNeeds(field, .atMost, upper)) }
     }
     let (bounds, place, contains) = (
       range.evaluate, element.evaluate, ByUTF8.rangeContains(RangeExpression.Output.self)

@@ -112,7 +112,11 @@ struct PredicateReader<Value: SyncRecord> {
     if let readable = expression as? any ReadableCondition {
       condition = try open(readable)
     } else {
-      condition = PredicateCondition(needing: ConditionNeeds(), try read(expression).evaluate)
+      let reading = try read(expression)
+      // `$0.isDone` is `$0.isDone == true`.
+      let needs =
+        if case .field(let field, _) = reading { ConditionNeeds(field, .equal, true) } else { ConditionNeeds() }
+      condition = PredicateCondition(needing: needs, reading.evaluate)
     }
     if condition.needs.isEmpty, condition.evaluated.isEmpty { condition.evaluated = [Self.words(expression)] }
     return condition

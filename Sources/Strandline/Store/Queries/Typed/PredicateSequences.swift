@@ -11,7 +11,7 @@ extension PredicateExpressions.SequenceContains: ReadableCondition {
     let (sequence, element) = (try reader.read(sequence), try reader.read(element))
     let needs =
       switch (sequence, element) {
-      case (.field(let field, _), .constant(let item)): ConditionNeeds(field, .listContains, item)
+      case (.field(let field, _), .constant(let item)): ConditionNeeds(field, .contains, item)
       case (.constant(let items), .field(let field, _)): ConditionNeeds(field, anyOf: Array(items))
       default: ConditionNeeds()
       }

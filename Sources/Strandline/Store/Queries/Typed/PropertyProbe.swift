@@ -32,10 +32,18 @@ struct PropertyField: Sendable {
   var zone: ZoneID
   /// It is a part of the record other than a field: its parent, what the server says of it.
   var isPart: Bool
+  /// The name under which indexes have it; nil where none has, or where none has the value of a record without the field.
+  var indexed: String?
+
+  var isName: Bool { name == "id" }
 
   init<Property>(_ name: String, _ absence: Absence, in zone: ZoneID, _ type: Property.Type) {
     (self.name, self.absence, self.zone) = (name, absence, zone)
-    isPart = type is any RecordPart.Type || (type as? any OptionalProperty.Type)?.wrapsPart == true
+    let part = ((type as? any OptionalProperty.Type)?.wrapped ?? type) as? any RecordPart.Type
+    isPart = part != nil
+    if name == "id" { return }
+    if case .value = absence { return }
+    indexed = if let part { part.indexed } else { name }
   }
 }
 
@@ -123,7 +131,7 @@ protocol OptionalProperty {
 }
 
 extension OptionalProperty {
-  fileprivate static var wrapsPart: Bool { Wrapped.self is any RecordPart.Type }
+  fileprivate static var wrapped: Any.Type { Wrapped.self }
 }
 
 extension Optional: OptionalProperty {

@@ -26,7 +26,7 @@ public struct ValueOrder<Value: SyncRecord>: Sendable {
 
   private init<Property>(_ property: any KeyPath<Value, Property> & Sendable, ascending: Bool) {
     sort = { () throws(StrandlineError) in
-      guard let field = try PropertyFields.field(of: property, property), field.name != "id", !field.isPart
+      guard let field = try PropertyFields.field(of: property, property), !field.isName, !field.isPart
       else {
         throw StrandlineError(
           .invalidValue,
@@ -67,13 +67,16 @@ struct TypedQuery<Value: SyncRecord> {
     }
     self.conditions = conditions
     evaluated = conditions.flatMap(\.evaluated)
-    var filters: [RecordFilter] = []
     // A record without the field has the prototype's value.
-    for filter in needs.filters where try !prototype.meets(filter) { filters.append(filter) }
+    var (filters, spans): ([RecordFilter], [FieldSpans]) = ([], [])
+    for filter in needs.filters where try !prototype.has(filter.field, filter.matches) { filters.append(filter) }
+    for span in needs.spans where try !prototype.has(span.field, span.matches) { spans.append(span) }
     var sorts: [RecordSort] = []
     for order in orders { sorts.append(try order.sort()) }
     ids = needs.names.map { $0.sorted().map { RecordID($0.text, zone: Value.zone) } }
-    query = RecordQuery(Value.recordType, in: Value.zone, where: filters, sortedBy: sorts, limit: limit)
+    var query = RecordQuery(Value.recordType, in: Value.zone, where: filters, sortedBy: sorts, limit: limit)
+    query.spans = spans
+    self.query = query
   }
 
   /// Whether it asks for all values of the type.
@@ -95,9 +98,9 @@ struct TypedQuery<Value: SyncRecord> {
 }
 
 extension PrototypeFields {
-  /// Whether the prototype's value of a field meets a condition.
-  fileprivate func meets(_ filter: RecordFilter) throws(StrandlineError) -> Bool {
-    do { return try self[filter.field].map { filter.matches($0) } ?? false } catch let error as StrandlineError {
+  /// Whether the prototype has a field, and its value meets a condition.
+  fileprivate func has(_ field: String, _ isMet: (FieldValue?) -> Bool) throws(StrandlineError) -> Bool {
+    do { return try self[field].map(isMet) ?? false } catch let error as StrandlineError {
       throw error
     } catch {
       throw StrandlineError(.invalidValue, "the prototype cannot be stored: \(error)", underlying: error)
