@@ -147,7 +147,7 @@ private struct Maker {
 @Suite(.timeLimit(.minutes(30)))
 struct GeneratedQueryTests {
   @Test func `generated expressions have the answers of plain closures, whatever indexes there are`() throws {
-    let stores = Campaign.isWhole ? 60 : 6
+    let stores = Campaign.isWhole ? 170 : 6
     var (asked, met) = (0, 0)
     for seed in 1...UInt64(stores) {
       let random = SeededRandom(seed: seed)
@@ -155,7 +155,7 @@ struct GeneratedQueryTests {
       let parents = [nil, ParentSchema(whenDeleted: .setNil), ParentSchema("folder", whenDeleted: .setNil)]
       let store = try openPages(
         seed: seed, indexes: allIndexes.filter { _ in below(2) == 0 }, parent: parents[below(3)])
-      let pages = (0..<20 + below(30)).map { Page("p\($0)", below) }
+      let pages = (0..<10 + below(15)).map { Page("p\($0)", below) }
       try store.writeBlocking { tx in for page in pages { try tx.save(page) } }
       if below(2) == 0 { try store.index?.flush() }
       try store.writeBlocking { tx in
@@ -179,7 +179,8 @@ struct GeneratedQueryTests {
         let comment: Comment = "seed \(seed): \(predicate)"
         let expected = all.filter(isMet).map(\.id)
         let typed = try TypedQuery([predicate], [], limit: nil)
-        for usesIndexes in [true, false] {
+        // Reading all records costs the most: what they say is known from the closure.
+        for usesIndexes in number % 4 == 0 ? [true, false] : [true] {
           let found = try store.view().page(typed, usesIndexes: usesIndexes)
           #expect(found.records.map(\.id.name) == expected && found.unreadable.isEmpty, comment)
         }
@@ -199,7 +200,7 @@ struct GeneratedQueryTests {
     func below(_ bound: Int) -> Int { Int(random.below(UInt64(bound))) }
     try store.writeBlocking { tx in
       for number in 0..<6 {
-        let page = Page("p\(below(60))", below)
+        let page = Page("p\(below(30))", below)
         if number % 3 == 2 { try tx.delete(page) } else if try tx.record(page.recordID) != nil { try tx.save(page) }
       }
       let all = try tx.fetch(Page.self)
