@@ -122,7 +122,9 @@ private struct UndoRun {
     for id in ids where after[id] == nil { try create(id, &tx) }
     for id in ids where before[id] != nil && after[id] != nil { try edit(id, &tx) }
     for id in ids where before[id] == nil { try delete(id, &tx) }
-    return kept
+    return kept.sorted { left, right in
+      left.id == right.id ? (left.field ?? "").precedesByUTF8(right.field ?? "") : left.id < right.id
+    }
   }
 
   private mutating func keep(_ id: RecordID, _ field: String?, _ reason: Undone.Kept.Reason) {
