@@ -49,6 +49,7 @@ struct Page: SyncRecord, Equatable {
   var clamped: Int
 
   var shout: String { title.uppercased() }
+  var lengths: [String: Int] { ["title": title.utf8.count] }
 
   enum CodingKeys: String, CodingKey {
     case id, title, body, stars, small, price, rating, isDone, mood, level, kind, made, due, key, tags, numbers, folder

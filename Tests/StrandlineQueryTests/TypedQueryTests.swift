@@ -32,10 +32,11 @@ private func less(_ left: String, _ right: String) -> Bool { left.utf8.lexicogra
 
 @Suite(.timeLimit(.minutes(30)))
 struct TypedQueryTests {
-  private static let cases = texts + values + lists
+  private static let cases = texts + values + lists + places + casts
 
   private static let texts: [Case] = {
     let (text, decomposed, none) = ("a", "e\u{301}", String?.none)
+    let (from, through, upTo) = ("b"..., ..."b", ..<"b")
     return [
       Case(#Predicate { $0.title == text }) { same($0.title, "a") },
       Case(#Predicate { $0.title == decomposed }) { same($0.title, "e\u{301}") },
@@ -46,6 +47,12 @@ struct TypedQueryTests {
       Case(#Predicate { $0.title >= "L" }) { !less($0.title, "L") },
       Case(#Predicate { $0.title.starts(with: "L") }) { $0.title.utf8.starts(with: "L".utf8) },
       Case(#Predicate { $0.title.contains("b") }) { $0.title.utf8.contains(UInt8(ascii: "b")) },
+      // The letter with its accent has this byte first.
+      Case(#Predicate { $0.title.contains("e") }) { $0.title.utf8.contains(UInt8(ascii: "e")) },
+      Case(#Predicate { ("a"..<"b").contains($0.title) }) { !less($0.title, "a") && less($0.title, "b") },
+      Case(#Predicate { from.contains($0.title) }) { !less($0.title, "b") },
+      Case(#Predicate { through.contains($0.title) }) { !less("b", $0.title) },
+      Case(#Predicate { upTo.contains($0.title) }) { less($0.title, "b") },
       Case(#Predicate { $0.title.isEmpty }) { $0.title.isEmpty },
       Case(#Predicate { $0.title.count > 1 }) { $0.title.count > 1 },
       Case(#Predicate { ("a"..."b").contains($0.title) }) { !less($0.title, "a") && !less("b", $0.title) },
@@ -62,11 +69,17 @@ struct TypedQueryTests {
   private static let values: [Case] = {
     let (mood, day) = (Mood.wild, Date(timeIntervalSince1970: 2))
     let (key, kind, level) = (Page.keys[0], Kind.other, Level.high)
+    let (from, through, upTo) = (2..., ...2, ..<2)
     return [
       Case(#Predicate { $0.stars > 2 }) { $0.stars > 2 },
       Case(#Predicate { $0.stars <= 2 && $0.stars != 0 }) { $0.stars <= 2 && $0.stars != 0 },
       Case(#Predicate { (1...3).contains($0.stars) }) { (1...3).contains($0.stars) },
       Case(#Predicate { (1..<3).contains($0.stars) }) { (1..<3).contains($0.stars) },
+      Case(#Predicate { from.contains($0.stars) }) { $0.stars >= 2 },
+      Case(#Predicate { through.contains($0.stars) }) { $0.stars <= 2 },
+      Case(#Predicate { upTo.contains($0.stars) }) { $0.stars < 2 },
+      Case(#Predicate { $0.stars < 4 && ($0.stars..<4).contains(1) }) { $0.stars <= 1 },
+      Case(#Predicate { $0.stars < 4 && ($0.stars...4).contains(4) }) { $0.stars < 4 },
       Case(#Predicate { [1, 3].contains($0.stars) }) { [1, 3].contains($0.stars) },
       Case(#Predicate { $0.stars / 2 == 1 }) { $0.stars / 2 == 1 },
       Case(#Predicate { $0.stars % 2 == 1 }) { $0.stars % 2 == 1 },
@@ -131,6 +144,50 @@ struct TypedQueryTests {
     ]
   }()
 
+  private static let places: [Case] = [
+    Case(#Predicate { $0.tags.count > 1 && $0.tags[1] == "a" }) { $0.tags.count > 1 && same($0.tags[1], "a") },
+    Case(#Predicate { $0.tags.count > 1 && $0.tags[0..<1].contains("a") }) {
+      $0.tags.count > 1 && same($0.tags[0], "a")
+    },
+    Case(#Predicate { $0.lengths["title"] == 1 }) { $0.title.utf8.count == 1 },
+    Case(#Predicate { $0.lengths["none"] == nil }) { _ in true },
+    Case(#Predicate { $0.lengths["title", default: 9] == 1 }) { $0.title.utf8.count == 1 },
+    Case(#Predicate { $0.lengths["none", default: 9] == 9 }) { _ in true },
+  ]
+
+  /// Casts, as the compiler writes them for a generic type; of a type that it knows it would warn.
+  private static let casts: [Case] = {
+    typealias Stars = PredicateExpressions.KeyPath<PredicateExpressions.Variable<Page>, Int>
+    func stars(_ variable: PredicateExpressions.Variable<Page>) -> Stars {
+      PredicateExpressions.build_KeyPath(root: variable, keyPath: \.stars)
+    }
+    return [
+      Case(
+        Predicate {
+          PredicateExpressions.build_Equal(
+            lhs: PredicateExpressions.ConditionalCast<Stars, Int>(stars($0)), rhs: PredicateExpressions.build_Arg(3))
+        }
+      ) { $0.stars == 3 },
+      Case(
+        Predicate {
+          PredicateExpressions.build_Equal(
+            lhs: PredicateExpressions.ConditionalCast<Stars, String>(stars($0)),
+            rhs: PredicateExpressions.build_NilLiteral())
+        }
+      ) { _ in true },
+      Case(
+        Predicate {
+          PredicateExpressions.build_Equal(
+            lhs: PredicateExpressions.ForceCast<Stars, Int>(stars($0)), rhs: PredicateExpressions.build_Arg(3))
+        }
+      ) { $0.stars == 3 },
+      Case(Predicate { PredicateExpressions.TypeCheck<Stars, Int>(stars($0)) }) { _ in true },
+      Case(
+        Predicate { PredicateExpressions.build_Negation(PredicateExpressions.TypeCheck<Stars, String>(stars($0))) }
+      ) { _ in true },
+    ]
+  }()
+
   @Test(arguments: [false, true])
   func `every operator has the answer of a plain closure`(isIndexed: Bool) throws {
     let store = try openPages(indexes: isIndexed ? allIndexes : [])
@@ -179,6 +236,12 @@ struct TypedQueryTests {
       ($0.stars, $0.id) < ($1.stars, $1.id)
     }
     #expect(ids == expected.map(\.id))
+    let names = ["p101", "p105", "p103", "none"]
+    let first = try store.fetch(Page.self, where: #Predicate { names.contains($0.id) }, limit: 2)
+    #expect(first.map(\.id) == ["p101", "p103"])
+    let rest = try store.fetch(
+      Page.self, where: #Predicate { names.contains($0.id) }, limit: 2, after: first.cursor)
+    #expect(rest.map(\.id) == ["p105"] && rest.cursor == nil)
     try store.closeBlocking()
   }
 
@@ -214,11 +277,28 @@ struct TypedQueryTests {
     (full.body, full.stars, empty.body, empty.stars) = ("a", 1, nil, .max)
     let pair = [full, empty]
     try store.writeBlocking { tx in for page in pair { try tx.save(page) } }
-    for predicate: Predicate<Page> in [#Predicate { $0.body! == "a" }, #Predicate { $0.stars + 1 == 2 }] {
+    let failing: [Predicate<Page>] = [
+      #Predicate { $0.body! == "a" }, #Predicate { $0.stars + 1 == 2 }, #Predicate { $0.stars * 2 == 2 },
+      #Predicate { ($0.stars...4).contains(3) }, #Predicate { ($0.stars..<4).contains(3) },
+    ]
+    for predicate in failing {
       let found = try store.fetch(Page.self, where: predicate)
       #expect(found.map(\.id) == [full.id])
       #expect(found.unreadable.map(\.id.name) == [empty.id])
       #expect(throws: StrandlineError.self) { try store.count(Page.self, where: predicate) }
+    }
+    try store.closeBlocking()
+  }
+
+  @Test func `a range that ends before it begins is refused at the call`() throws {
+    let store = try openPages()
+    let (low, high) = (1, 3)
+    for predicate: Predicate<Page> in [
+      #Predicate { (high...low).contains($0.stars) }, #Predicate { (high..<low).contains($0.stars) },
+    ] {
+      let error = #expect(throws: StrandlineError.self) { try store.fetch(Page.self, where: predicate) }
+      #expect(error?.code == .invalidValue)
+      #expect(error?.message.contains("ends before it begins: 3 ..") == true)
     }
     try store.closeBlocking()
   }
@@ -238,6 +318,21 @@ struct TypedQueryTests {
     // A number that another tool has stored without a fraction.
     #expect(try store.count(Page.self, where: #Predicate { $0.price == 2 }) == 1)
     #expect(try store.count(Page.self, where: #Predicate { $0.price > 1.5 }) == 1)
+    try store.closeBlocking()
+  }
+
+  @Test func `a record without a field has the value of its type's prototype`() throws {
+    let store = try openPages(indexes: ["stars", "done"].map { RecordIndex("Card", $0) })
+    try store.writeBlocking { tx in
+      try tx.save(Card(id: "a", stars: 1, isDone: false))
+      try tx.create(Record(type: "Card", id: RecordID("b", zone: Card.zone)))
+      try tx.save(Card(id: "c", stars: 3, isDone: true))
+    }
+    try store.index?.flush()
+    #expect(try store.fetch(Card.self, where: #Predicate { $0.stars == 3 }).map(\.id) == ["b", "c"])
+    #expect(try store.fetch(Card.self, where: #Predicate { $0.stars > 1 }).map(\.id) == ["b", "c"])
+    #expect(try store.fetch(Card.self, where: #Predicate { $0.isDone }).map(\.id) == ["b", "c"])
+    #expect(try store.fetch(Card.self, where: #Predicate { !$0.isDone }).map(\.id) == ["a"])
     try store.closeBlocking()
   }
 
@@ -268,6 +363,13 @@ struct TypedQueryTests {
       #expect(try tx.fetch(Page.self, where: #Predicate { $0.stars == 77 }).map(\.id) == ["new", pages[0].id])
       #expect(try tx.count(Page.self) == 30)
       #expect(try tx.first(Page.self, where: #Predicate { $0.id == "p101" }) == nil)
+      // Of records that are named: one that was edited, one that was deleted, one that is new.
+      let names = [pages[0].id, pages[1].id, "new", pages[3].id]
+      #expect(try tx.count(Page.self, where: #Predicate { names.contains($0.id) }) == 3)
+      #expect(try tx.count(Page.self, where: #Predicate { names.contains($0.id) && $0.stars == 77 }) == 2)
+      #expect(
+        try tx.fetch(Page.self, where: #Predicate { names.contains($0.id) }).map(\.id)
+          == ["new", pages[0].id, pages[3].id])
       let some = try tx.fetch(Page.self, sortedBy: .descending(\.stars), limit: 3)
       for page in some { try tx.delete(page) }
       #expect(some.count == 3)
@@ -294,3 +396,14 @@ struct TypedQueryTests {
 }
 
 private let kindOther = Kind.other
+
+private struct Card: SyncRecord, Equatable {
+  static var prototype: Card? { Card(id: "", stars: 3, isDone: true) }
+  var id: String
+  var stars: Int
+  var isDone: Bool
+  enum CodingKeys: String, CodingKey {
+    case id, stars
+    case isDone = "done"
+  }
+}
