@@ -286,6 +286,11 @@ struct TypedQueryTests {
       #expect(found.map(\.id) == [full.id])
       #expect(found.unreadable.map(\.id.name) == [empty.id])
       #expect(throws: StrandlineError.self) { try store.count(Page.self, where: predicate) }
+      // It comes after the first one by its name; by another order it may be before.
+      #expect(try store.first(Page.self, where: predicate)?.id == full.id)
+      #expect(throws: StrandlineError.self) {
+        try store.first(Page.self, where: predicate, sortedBy: .descending(\.stars))
+      }
     }
     try store.closeBlocking()
   }
