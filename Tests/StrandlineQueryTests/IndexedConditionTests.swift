@@ -59,8 +59,8 @@ struct IndexedConditionTests {
 
   @Test func `the order of Doubles uses an index, with numbers that were stored without a fraction`() throws {
     let values: [FieldValue] = [
-      .double(-0.0), .double(0.5), .int64(1), .double(1), .double(1.5), .int64(2), .double(.infinity), .int64(-3),
-      .int64(1 << 53 + 1), .double(0x1p53), .double(-.infinity), .int64(.min), .int64(.max),
+      .double(-0.0), .double(0.5), .int64(1), .double(1), .double(1.5), .int64(2), .double(1e300), .int64(-3),
+      .int64(1 << 53 + 1), .double(0x1p53), .double(-1e300), .int64(.min), .int64(.max),
     ]
     let store = try open(values.count, indexes: ["price"]) { $1["price"] = values[$0] }
     let all = try store.values(Page.self)
@@ -82,9 +82,8 @@ struct IndexedConditionTests {
   }
 
   @Test func `a range of Doubles reads no more of the index than the range`() throws {
-    let store = try open(40, indexes: ["price", "stars"]) { number, record in
+    let store = try open(40, indexes: ["price", "title"]) { number, record in
       record["price"] = number % 2 == 0 ? .int64(Int64(number)) : .double(Double(number))
-      record["stars"] = 7
     }
     let typed = try TypedQuery([#Predicate<Page> { (3.0...6.5).contains($0.price) }], [], limit: nil)
     for ascending in [true, false] {
@@ -97,7 +96,7 @@ struct IndexedConditionTests {
     }
     // Both ends are known, so this index is better than one that has every record.
     #expect(
-      try found(store, "price", #Predicate { (3.0...6.5).contains($0.price) && $0.stars >= 0 })
+      try found(store, "price", #Predicate { (3.0...6.5).contains($0.price) && $0.title >= "" })
         == ["p3", "p4", "p5", "p6"])
     let sorted = try store.fetch(
       Page.self, where: #Predicate { $0.price > 3 }, #Predicate { $0.price < 8 }, sortedBy: .descending(\.price))

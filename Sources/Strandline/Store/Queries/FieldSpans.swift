@@ -20,8 +20,10 @@ struct FieldSpans: Hashable, Sendable {
     private init(lower: FieldValue?, upper: FieldValue?) { (self.lower, self.upper) = (lower, upper) }
 
     fileprivate func contains(_ value: FieldValue) -> Bool {
-      (lower.map { value.order($0).map { $0 >= 0 } ?? false } ?? true)
-        && (upper.map { value.order($0).map { $0 <= 0 } ?? false } ?? true)
+      // What has no order with an end is of another type.
+      if let lower, (value.order(lower) ?? -1) < 0 { return false }
+      if let upper, (value.order(upper) ?? 1) > 0 { return false }
+      return true
     }
   }
 
