@@ -114,25 +114,16 @@ public final class CloudServer: Sendable {
         do throws(JournalEventError) {
           try state.apply(body, at: lsn)
         } catch {
-          throw Self.publicError(error, in: directory, at: LSN(rawValue: lsn))
+          throw error.publicError(in: directory, at: LSN(rawValue: lsn))
         }
       }
       self.init(
         journal: journal, state: state, faults: faults, limits: limits, environment: environment, onLine: onLine)
     } catch let error as JournalEventError {
-      throw Self.publicError(error, in: directory, at: nil)
+      throw error.publicError(in: directory, at: nil)
     } catch {
       throw StrandlineError.translating(error, "cannot open the server's journal in '\(directory)'")
     }
-  }
-
-  /// The public form of an event that cannot be decoded, or that does not follow from those before it.
-  private static func publicError(
-    _ error: JournalEventError, in directory: String, at lsn: LSN?
-  ) -> StrandlineError {
-    StrandlineError(
-      error.isFromNewerVersion ? .fromTheFuture : .damaged, "the server's journal in '\(directory)': \(error)",
-      file: directory, lsns: lsn.map { $0...$0 })
   }
 
   /// Closes the journal and releases its lock. Later requests are refused. A second call does nothing.

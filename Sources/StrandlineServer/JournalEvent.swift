@@ -165,6 +165,13 @@ package struct JournalEventError: Error, Hashable, Sendable, CustomStringConvert
   package var description: String
   /// The event's kind or version is one that a newer version of the server writes.
   package var isFromNewerVersion = false
+
+  /// The public form, of the event at an LSN.
+  package func publicError(in directory: String, at lsn: LSN?) -> StrandlineError {
+    StrandlineError(
+      isFromNewerVersion ? .fromTheFuture : .damaged, "the server's journal in '\(directory)': \(self)",
+      file: directory, lsns: lsn.map { $0...$0 })
+  }
 }
 
 extension JournalEvent {

@@ -4,6 +4,7 @@ import Strandline
 import StrandlineCLI
 import StrandlineLog
 import StrandlineHost
+import StrandlineServer
 import StrandlineSimulation
 import StrandlineSystem
 import Synchronization
@@ -249,6 +250,27 @@ struct LogVerbsTests {
     #expect(screen.out.contains("event 2  damage  ") && screen.out.contains("\ndamaged: 1 finding; "))
     let json = await machine.run("verify", "--json", "/A")
     #expect(json.out.contains(#""finding":"meaning""#) && json.out.contains(#""lsn":2"#))
+  }
+
+  @Test func `verify of an event of a later version says so, and calls nothing damaged`() async throws {
+    // A kind that may not be skipped, and a schema that this version does not know.
+    for (role, schema, body) in [
+      (LogRole.store, EventCodec.schema, [99, 0, 1, 0, 5]), (.store, 9, [99, 0, 1, 1]),
+      (.server, JournalEvent.schema, [99, 0, 1, 0, 5]),
+    ] as [(LogRole, UInt16, [UInt8])] {
+      let machine = Machine()
+      let log = try Log.open(at: "/A", role: role, environment: machine.environment) { _ in }
+      var transaction = LogTransaction()
+      transaction.add(schema: schema, body: body)
+      try log.waitUntilDurableBlocking(log.append(transaction).upperBound)
+      try log.close()
+      for words in [["verify", "/A"], ["verify", "--json", "/A"]] {
+        let screen = await machine.run(words, input: [])
+        #expect(screen.code == .dataDamaged && screen.out == "", "\(role) \(schema): \(screen)")
+        let says = ["which this version does not know", "an event of a newer version"]
+        #expect(says.contains { screen.err.contains($0) }, "\(screen)")
+      }
+    }
   }
 
   @Test func `verify of damage exits with 65 and names file and offset; other verbs refer to verify`() async throws {

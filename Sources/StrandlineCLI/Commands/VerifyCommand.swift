@@ -95,6 +95,11 @@ struct Verification {
           _ = try LoadedVersion(decoded, at: LSN(event.lsn))
           try projections.apply(decoded, at: LSN(event.lsn), isDurable: true)
         }
+      } catch let error as StrandlineError where error.code == .fromTheFuture {
+        // What this version does not know it cannot judge.
+        throw error
+      } catch let error as JournalEventError where error.isFromNewerVersion {
+        throw error.publicError(in: path, at: LSN(event.lsn))
       } catch {
         found.append(Defect(lsn: event.lsn, words: "\(error)"))
       }
