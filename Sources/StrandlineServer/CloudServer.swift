@@ -13,6 +13,7 @@
 
 package import Strandline
 package import StrandlineCloudKit
+internal import StrandlineLog
 package import StrandlineSystem
 internal import Synchronization
 
@@ -106,21 +107,19 @@ public final class CloudServer: Sendable {
     environment: SystemEnvironment, controlIntervalMilliseconds: Int64? = 200,
     onLine: @escaping @Sendable (String) -> Void = { _ in }
   ) throws {
-    var state = ServerState()
+    var check = JournalCheck()
     do {
       let journal = try LogJournal(
         directory: directory, environment: environment, controlIntervalMilliseconds: controlIntervalMilliseconds
-      ) { lsn, body in
+      ) { event in
         do throws(JournalEventError) {
-          try state.apply(body, at: lsn)
+          try check.apply(event)
         } catch {
-          throw error.publicError(in: directory, at: LSN(rawValue: lsn))
+          throw error.publicError(in: directory, at: LSN(rawValue: event.lsn))
         }
       }
       self.init(
-        journal: journal, state: state, faults: faults, limits: limits, environment: environment, onLine: onLine)
-    } catch let error as JournalEventError {
-      throw error.publicError(in: directory, at: nil)
+        journal: journal, state: check.state, faults: faults, limits: limits, environment: environment, onLine: onLine)
     } catch {
       throw StrandlineError.translating(error, "cannot open the server's journal in '\(directory)'")
     }

@@ -167,10 +167,10 @@ package struct JournalEventError: Error, Hashable, Sendable, CustomStringConvert
   package var isFromNewerVersion = false
 
   /// The public form, of the event at an LSN.
-  package func publicError(in directory: String, at lsn: LSN?) -> StrandlineError {
+  package func publicError(in directory: String, at lsn: LSN) -> StrandlineError {
     StrandlineError(
       isFromNewerVersion ? .fromTheFuture : .damaged, "the server's journal in '\(directory)': \(self)",
-      file: directory, lsns: lsn.map { $0...$0 })
+      file: directory, lsns: lsn...lsn)
   }
 }
 

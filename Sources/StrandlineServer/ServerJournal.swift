@@ -4,7 +4,7 @@
 // requests append while one sync is under way, and share the next. What is not durable yet can be read: from memory, until
 // the disk has it.
 
-internal import StrandlineLog
+package import StrandlineLog
 package import StrandlineSystem
 internal import Synchronization
 
@@ -121,17 +121,10 @@ package final class LogJournal: ServerJournal {
   /// Opens the log in a directory, creating it if there is none, and calls `replay` with every event in order.
   package init(
     directory: String, environment: SystemEnvironment, controlIntervalMilliseconds: Int64? = 200,
-    replay: (UInt64, [UInt8]) throws -> Void
+    replay: (LogEvent) throws -> Void
   ) throws {
     let options = LogOptions(controlIntervalMilliseconds: controlIntervalMilliseconds)
-    log = try Log.open(at: directory, role: .server, options: options, environment: environment) { event in
-      guard event.schema == JournalEvent.schema else {
-        throw JournalEventError(
-          description: "event \(event.lsn) has the schema \(event.schema), which this version does not know",
-          isFromNewerVersion: true)
-      }
-      try replay(event.lsn, event.body)
-    }
+    log = try Log.open(at: directory, role: .server, options: options, environment: environment, replay: replay)
   }
 
   package func append(_ bodies: [[UInt8]]) throws(JournalFailure) -> ClosedRange<UInt64> {

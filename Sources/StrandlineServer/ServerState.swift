@@ -176,9 +176,7 @@ struct ServerState: Sendable {
 
   /// Applies the next event.
   mutating func apply(_ change: StateChange, at lsn: UInt64) throws(JournalEventError) {
-    guard lsn == lastLSN + 1 else {
-      throw JournalEventError(description: "event \(lsn) follows event \(lastLSN) in the server's journal")
-    }
+    try checkOrder(lsn)
     switch change {
     case .opened(let tenure): tenures.append(Tenure(tenure: tenure, firstLSN: lsn))
     case .zoneCreated(let life, let key, let name):
@@ -207,7 +205,16 @@ struct ServerState: Sendable {
   /// Applies the next event from its bytes; one of a kind that only a newer version knows, and that may be skipped, changes
   /// nothing.
   mutating func apply(_ body: [UInt8], at lsn: UInt64) throws(JournalEventError) {
-    if let change = try StateChange.read(body) { try apply(change, at: lsn) } else { lastLSN = lsn }
+    if let change = try StateChange.read(body) { return try apply(change, at: lsn) }
+    try checkOrder(lsn)
+    lastLSN = lsn
+  }
+
+  /// A journal is never compacted, so that no event is left out.
+  private func checkOrder(_ lsn: UInt64) throws(JournalEventError) {
+    guard lsn == lastLSN + 1 else {
+      throw JournalEventError(description: "event \(lsn) follows event \(lastLSN) in the server's journal")
+    }
   }
 
   private mutating func set(_ life: UInt64, _ name: String, _ entry: RecordEntry) throws(JournalEventError) {

@@ -256,7 +256,7 @@ struct LogVerbsTests {
     // A kind that may not be skipped, and a schema that this version does not know.
     for (role, schema, body) in [
       (LogRole.store, EventCodec.schema, [99, 0, 1, 0, 5]), (.store, 9, [99, 0, 1, 1]),
-      (.server, JournalEvent.schema, [99, 0, 1, 0, 5]),
+      (.server, JournalEvent.schema, [99, 0, 1, 0, 5]), (.server, 9, [99, 0, 1, 1]),
     ] as [(LogRole, UInt16, [UInt8])] {
       let machine = Machine()
       let log = try Log.open(at: "/A", role: role, environment: machine.environment) { _ in }
@@ -270,6 +270,40 @@ struct LogVerbsTests {
         let says = ["which this version does not know", "an event of a newer version"]
         #expect(says.contains { screen.err.contains($0) }, "\(screen)")
       }
+    }
+  }
+
+  @Test func `verify calls no journal sound that serve refuses`() async throws {
+    let zone = JournalEvent.zoneCreated(
+      life: 7, DatabaseKey(container: "c", environment: "development", scope: .private, user: "u"), name: "Notes")
+    let cause = JournalCause(requestUUID: [UInt8](repeating: 1, count: 16), operation: 0, isCascade: false)
+    for (event, isSound) in [
+      (JournalEvent.recordDeleted(zone: 7, name: "a", cause), true),
+      (.recordDeleted(zone: 8, name: "a", cause), false),
+      (.zoneDeleted(life: 9), false),
+    ] {
+      let machine = Machine()
+      let log = try Log.open(at: "/J", role: .server, environment: machine.environment) { _ in }
+      var transaction = LogTransaction()
+      for event in [.opened(tenure: 1), zone, event, event] {
+        transaction.add(schema: JournalEvent.schema, body: event.encoded())
+      }
+      try log.waitUntilDurableBlocking(log.append(transaction).upperBound)
+      try log.close()
+      func opens() -> StrandlineError? {
+        do {
+          try CloudServer(
+            directory: "/J", environment: machine.environment, controlIntervalMilliseconds: nil
+          ).close()
+        } catch { return error as? StrandlineError }
+        return nil
+      }
+      #expect(opens()?.code == (isSound ? nil : .damaged))
+      let screen = await machine.run("verify", "/J")
+      #expect(screen.code == (isSound ? .done : .dataDamaged), "\(screen)")
+      // What follows the first one is not judged against tables that lack it.
+      #expect(
+        isSound || screen.out.contains("event 3  damage  ") && screen.out.contains("damaged: 1 finding; "), "\(screen)")
     }
   }
 

@@ -233,6 +233,21 @@ struct RestartTests {
     #expect(throws: JournalEventError.self) { try JournalEvent.decode([99, 0, 1, 0, 5]) }
   }
 
+  @Test func `a journal that lacks an event is damaged, also before one that may be skipped`() throws {
+    func event(_ lsn: UInt64, _ body: [UInt8]) -> LogEvent {
+      LogEvent(
+        lsn: lsn, schema: JournalEvent.schema, body: body, indexInTransaction: 0, isFirst: true, isLast: true,
+        segmentID: 1, offset: 4_160)
+    }
+    for body in [JournalEvent.opened(tenure: 7).encoded(), [99, 0, 1, 1, 5]] {
+      var check = JournalCheck()
+      try check.apply(event(1, body))
+      try check.apply(event(2, body))
+      let error = #expect(throws: JournalEventError.self) { try check.apply(event(4, body)) }
+      #expect(error?.isFromNewerVersion == false)
+    }
+  }
+
   @Test func `the example in the format's page is what is written`() throws {
     let path = #filePath.split(separator: "/").dropLast(3).map { "/" + $0 }.joined() + "/Formats/journal.md"
     let file = try POSIXFileSystem().open(path, .read)

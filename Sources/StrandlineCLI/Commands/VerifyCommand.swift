@@ -75,6 +75,8 @@ struct Verification {
     let reader = try LogReader.open(at: path, environment: environment)
     role = reader.role
     var projections = Projections()
+    // nil after an event that it refuses: no server reads on from there.
+    var journal: JournalCheck? = JournalCheck()
     var found: [Defect] = []
     // As of the moment at which they were read: another process may be writing.
     var compared = role == .store ? try IndexComparison(at: path, environment: environment) : nil
@@ -88,7 +90,10 @@ struct Verification {
       if let comparison = compared, event.lsn > comparison.end.rawValue { try compare() }
       do {
         switch reader.role {
-        case .server: _ = try JournalEvent.decode(event.body)
+        case .server:
+          try journal?.apply(event)
+          // Opening a journal reads of a record what the server's tables hold; this decodes the values too.
+          _ = try JournalEvent.decode(event.body)
         case .store:
           let decoded = try event.decoded()
           // Opening a store decodes the event's head only; this decodes the field values too.
@@ -101,6 +106,7 @@ struct Verification {
       } catch let error as JournalEventError where error.isFromNewerVersion {
         throw error.publicError(in: path, at: LSN(event.lsn))
       } catch {
+        journal = nil
         found.append(Defect(lsn: event.lsn, words: "\(error)"))
       }
     }
