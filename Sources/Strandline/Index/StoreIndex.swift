@@ -36,7 +36,7 @@ package struct IndexOptions: Sendable {
 /// The runs of a store that is open for writing.
 package final class StoreIndex: Sendable {
   /// The folder of the runs, in that of the store.
-  package static let folderName = "runs"
+  package static let folderName = LogFormat.ownerFolderName
 
   let files: IndexFiles
   package let options: IndexOptions

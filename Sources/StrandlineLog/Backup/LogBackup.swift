@@ -65,27 +65,32 @@ package enum LogBackup {
     let target = try StorePlace(newPath, fileSystem)
     try LogRepair.checkPlace(target, beside: source.path, "a backup")
     if let failure = target.removeUnfinishedStores() { throw failure }
-    let building = target.beside(environment.random)
+    // What was to become another store keeps no copy from being made: the next one tries again.
+    _ = target.removeUnfinishedStores(ofAnyName: true)
+    let building: UnfinishedStore
+    do {
+      building = try target.makeUnfinishedStore(environment.random)
+    } catch {
+      throw LogError.system("cannot write the backup '\(target.path)'", error, file: target.path)
+    }
     let report: LogBackupReport
     do {
-      try fileSystem.makeDirectory(building.path)
-      let place = try building.open()
-      // Held until the copy is complete: another process that cleans up beside the place leaves it alone.
-      let lock = try place.folder.lock(LogFormat.lockName, exclusive: true)
-      defer { lock?.unlock() }
+      let place = StoreDirectory(place: building.place, folder: building.folder)
+      // Held until the copy is complete: another process that clears up beside the place leaves it alone.
+      defer { building.lock.unlock() }
       var copy = LogCopy(source: source, place: place, role: role, roundsMax: roundsMax)
       report = try copy.make(ownerBytes, progress)
       try complete(source.folder, place.folder)
       try place.folder.sync()
-      try fileSystem.renameFolder(building.path, to: target.path)
+      try fileSystem.renameFolder(building.place.path, to: target.path)
     } catch {
       do {
-        try building.removeTree()
+        try building.place.removeTree()
       } catch {
         // The next backup to this place removes it, or the next open for writing there; the first failure counts.
       }
       guard var failure = error as? SystemError else { throw error }
-      if failure.subject == building.path { failure.subject = target.path }
+      if failure.subject == building.place.path { failure.subject = target.path }
       throw LogError.system("cannot write the backup '\(target.path)'", failure, file: target.path)
     }
     do {

@@ -84,31 +84,99 @@ extension StoreDirectory {
 }
 
 extension StorePlace {
-  /// Removes `<store>.init-<random>` beside this store: stores that interrupted creations and repairs did not finish.
-  /// One whose lock is held is being made now; one without a lock file was just begun, or is not the log's.
+  /// Removes `<store>.init-<random>` beside this store: stores that interrupted creations, backups and repairs did not
+  /// finish. One whose lock is held is being made now; one with other files than a store's is not the log's.
   ///
+  /// - Parameter ofAnyName: also those that were to become another store in the same folder.
   /// - Returns: what kept one from being removed.
-  func removeUnfinishedStores() -> LogError? {
-    do {
-      let prefix = name + LogFormat.initInfix
+  func removeUnfinishedStores(ofAnyName: Bool = false) -> LogError? {
+    do throws(SystemError) {
       guard try fileSystem.kind(of: parent.path) == .directory else { return nil }
-      for name in try fileSystem.folder(parent.path).list() where name.hasPrefix(prefix) {
-        guard SegmentName.segmentID(of: name.dropFirst(prefix.count) + LogFormat.segmentSuffix) != nil else { continue }
-        let place = sibling(name)
+      for found in try fileSystem.folder(parent.path).list() where Self.isUnfinished(found) {
+        guard ofAnyName || found.hasPrefix(name + LogFormat.initInfix) else { continue }
+        let place = sibling(found)
         guard try fileSystem.kind(of: place.path) == .directory else { continue }
-        let folder = try place.open().folder
-        guard try folder.kind(of: LogFormat.lockName) == .file,
-          let lock = try folder.lock(LogFormat.lockName, exclusive: true)
-        else { continue }
-        defer { lock.unlock() }
-        try folder.removeContents(last: LogFormat.lockName)
-        try fileSystem.removeDirectory(place.path)
+        do throws(SystemError) {
+          try place.removeUnfinished()
+        } catch  where error.isAbsent || error.isTaken {
+          // Another process removes it, or makes it now.
+        }
       }
       return nil
     } catch {
       return .system("cannot remove what an interrupted writer left beside '\(path)'", error)
     }
   }
+
+  /// Whether the log gives such names to stores that are not finished.
+  private static func isUnfinished(_ name: String) -> Bool {
+    let digits = name.suffix(16)
+    return SegmentName.segmentID(of: digits + LogFormat.segmentSuffix) != nil
+      && name.dropLast(16).hasSuffix(LogFormat.initInfix)
+  }
+
+  /// Removes this folder, if it holds a store that nobody makes any more.
+  private func removeUnfinished() throws(SystemError) {
+    let folder = try fileSystem.folder(path)
+    let names = try folder.list()
+    // One that was just begun. Needs no lock, for which a full disk may have no room: it fails if something is in it by now.
+    if names.isEmpty { return try fileSystem.removeDirectory(path) }
+    guard names.allSatisfy(StoreDirectory.isOwn) else { return }
+    // A power cut may have taken the lock file alone: then this makes it.
+    guard let lock = try folder.lock(LogFormat.lockName, exclusive: true) else { return }
+    defer { lock.unlock() }
+    // Who made it may have given it its name meanwhile, and closed it: then this is the lock of a store.
+    guard try fileSystem.kind(of: path) == .directory else { return }
+    try folder.removeContents(last: LogFormat.lockName)
+    try fileSystem.removeDirectory(path)
+  }
+
+  /// Makes a folder beside this place for a store in the making, and locks it. Who clears up meanwhile may remove one that
+  /// has no lock yet: then another one is made.
+  func makeUnfinishedStore(_ random: any RandomSource) throws(SystemError) -> UnfinishedStore {
+    for _ in 0..<Self.attemptsMax {
+      if let made = try makeFolder(beside(random)) { return made }
+    }
+    throw .stale("mkdir", path)
+  }
+
+  private static let attemptsMax = 3
+
+  /// - Returns: nil if it was removed at once.
+  private func makeFolder(_ place: StorePlace) throws(SystemError) -> UnfinishedStore? {
+    do throws(SystemError) {
+      try fileSystem.makeDirectory(place.path)
+      do throws(SystemError) {
+        // It stays the same folder when it gets its name.
+        let folder = try fileSystem.folder(place.path)
+        guard let lock = try folder.lock(LogFormat.lockName, exclusive: true) else { return nil }
+        // The lock may be on a file that has no name any more.
+        if try folder.kind(of: LogFormat.lockName) == .file {
+          return UnfinishedStore(place: place, folder: folder, lock: lock)
+        }
+        lock.unlock()
+        return nil
+      } catch  where error.isAbsent {
+        return nil
+      } catch {
+        // What cannot be removed, the next writer removes; the first failure counts.
+        _ = try? place.removeTree()
+        throw error
+      }
+    } catch {
+      // Its own name means nothing to the caller.
+      var error = error
+      if error.subject == place.path { error.subject = path }
+      throw error
+    }
+  }
+}
+
+/// The folder of a store in the making, beside the place that it will have.
+struct UnfinishedStore {
+  let place: StorePlace
+  let folder: any Folder
+  let lock: any FileLock
 }
 
 /// A file in `quarantine/`.

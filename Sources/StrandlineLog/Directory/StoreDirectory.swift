@@ -36,7 +36,7 @@ struct StorePlace: Sendable {
   /// The store's own name.
   var name: String { String(path[(path.lastIndex(of: "/").map(path.index(after:)) ?? path.startIndex)...]) }
 
-  /// A new place beside this one, for a store in the making.
+  /// A new place beside this one, for a store in the making; see `makeUnfinishedStore`.
   func beside(_ random: any RandomSource) -> StorePlace {
     StorePlace(absolute: path + LogFormat.initInfix + SegmentName.hex(random.next()), fileSystem)
   }
@@ -247,6 +247,14 @@ struct StoreDirectory: Sendable {
     let base = String(name.dropLast(LogFormat.temporarySuffix.count))
     return [LogFormat.manifestName, LogFormat.ballastName].contains(base)
       || SegmentName.segmentID(of: base + LogFormat.segmentSuffix) != nil
+  }
+
+  /// Whether the log, or its owner, gives such names to files and folders of a store.
+  static func isOwn(_ name: String) -> Bool {
+    [
+      LogFormat.lockName, LogFormat.manifestName, LogFormat.controlName, LogFormat.ballastName,
+      LogFormat.quarantineName, LogFormat.ownerFolderName,
+    ].contains(name) || isTemporary(name) || SegmentName.segmentID(of: name) != nil
   }
 
   /// Takes the lock for a writer, trying again for a while: readers take it for an instant to look whether it

@@ -20,6 +20,8 @@ package enum LogFormat {
   package static let ballastName = "BALLAST"
   /// Files that are no part of the log are moved here and never read.
   package static let quarantineName = "quarantine"
+  /// What the log's owner keeps beside it. The log neither reads nor writes it, and removes it with an unfinished store.
+  package static let ownerFolderName = "runs"
   /// A file that is not yet what it will be: ignored by readers, removed by the next writer.
   package static let temporarySuffix = ".tmp"
   /// A store that is not yet there: `<store>.init-<16 hex digits>`.

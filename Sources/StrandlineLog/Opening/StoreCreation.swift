@@ -23,11 +23,16 @@ struct StoreCreation {
   ///
   /// - Returns: nil if another creator made one meanwhile.
   func create() throws(LogError) -> Created? {
-    let building = place.beside(environment.random)
+    let building: UnfinishedStore
     do {
-      return try build(in: building)
+      building = try place.makeUnfinishedStore(environment.random)
     } catch {
-      throw Self.failure(at: place, built: building, error)
+      throw Self.failure(at: place, built: place, error)
+    }
+    do {
+      return try build(building)
+    } catch {
+      throw Self.failure(at: place, built: building.place, error)
     }
   }
 
@@ -39,16 +44,11 @@ struct StoreCreation {
     return .system("cannot make a store at '\(place.path)'", error, file: place.path)
   }
 
-  private func build(in building: StorePlace) throws(SystemError) -> Created? {
-    let fileSystem = environment.fileSystem
-    var lock: (any FileLock)?
+  private func build(_ building: UnfinishedStore) throws(SystemError) -> Created? {
+    let folder = building.folder
     var live: LiveSegment?
     var control: (any File)?
     do throws(SystemError) {
-      try fileSystem.makeDirectory(building.path)
-      // It stays the same folder when it gets its name.
-      let folder = try fileSystem.folder(building.path)
-      lock = try folder.lock(LogFormat.lockName, exclusive: true)
       let storeUUID = environment.random.bytes(16)
       let header = SegmentHeader.new(
         environment, storeUUID: storeUUID, segmentID: 1, role: role, kind: .live)
@@ -63,15 +63,13 @@ struct StoreCreation {
         // A store on a disk that is nearly full is better than none; upkeep makes the ballast when there is room.
       }
       try folder.sync()
-      try fileSystem.renameFolder(building.path, to: place.path)
+      try environment.fileSystem.renameFolder(building.place.path, to: place.path)
       folder.wasMoved(to: place.path)
       // From here on it is a store; a failure leaves one that the next open serves.
       try place.parent.sync()
-      // A folder name out of 2^64 that another process had locked first.
-      guard let lock else { throw SystemError.taken("flock", folder.path(of: LogFormat.lockName)) }
       let hold = StoreHold(
-        StoreDirectory(place: place, folder: folder), storeUUID: storeUUID, lock: lock, control: file, slots: slots,
-        now: environment.clock.monotonicNanoseconds())
+        StoreDirectory(place: place, folder: folder), storeUUID: storeUUID, lock: building.lock, control: file,
+        slots: slots, now: environment.clock.monotonicNanoseconds())
       let keeper = DirectoryKeeper(environment: environment, hold: hold, manifest: manifest)
       var moved = made
       moved.path = folder.path(of: SegmentName.name(1))
@@ -79,9 +77,9 @@ struct StoreCreation {
     } catch {
       live?.close()
       control?.close()
-      defer { lock?.unlock() }
+      defer { building.lock.unlock() }
       do throws(SystemError) {
-        try building.removeTree()
+        try building.place.removeTree()
       } catch {
         // The next open for writing removes it; the first failure counts.
       }

@@ -35,12 +35,18 @@ package enum LogRepair {
     let fileSystem = salvage.environment.fileSystem
     let target = try StorePlace(path, fileSystem)
     try checkPlace(target, beside: salvage.path, "a repaired store")
-    let building = target.beside(salvage.environment.random)
+    if let failure = target.removeUnfinishedStores() { throw failure }
+    // What was to become another store keeps none from being repaired: the next repair tries again.
+    _ = target.removeUnfinishedStores(ofAnyName: true)
+    let building: UnfinishedStore
     do {
-      try fileSystem.makeDirectory(building.path)
-      let folder = try fileSystem.folder(building.path)
-      let lock = try folder.lock(LogFormat.lockName, exclusive: true)
-      defer { lock?.unlock() }
+      building = try target.makeUnfinishedStore(salvage.environment.random)
+    } catch {
+      throw StoreCreation.failure(at: target, built: target, error)
+    }
+    do {
+      let folder = building.folder
+      defer { building.lock.unlock() }
       var output = RepairOutput(salvage, folder, options)
       let report = try salvage.read { events, isPartial in
         try output.add(try survivors(events, isPartial), upTo: events.last?.lsn ?? 0)
@@ -52,22 +58,22 @@ package enum LogRepair {
       try keepDamagedBytes(report.damages, of: salvage.directory.folder, in: folder)
       if options.ballastBytes > 0 {
         try Ballast(
-          directory: StoreDirectory(place: building, folder: folder), bytes: options.ballastBytes
+          directory: StoreDirectory(place: building.place, folder: folder), bytes: options.ballastBytes
         ).make()
       }
       try folder.sync()
       // `finish` opens the store and takes its lock.
-      lock?.unlock()
-      try finish(building.path)
-      try fileSystem.renameFolder(building.path, to: target.path)
+      building.lock.unlock()
+      try finish(building.place.path)
+      try rename(building, to: target)
     } catch {
       do {
-        try building.removeTree()
+        try building.place.removeTree()
       } catch {
         // The next open for writing at `path` removes it; the first failure counts.
       }
       guard let error = error as? SystemError else { throw error }
-      throw StoreCreation.failure(at: target, built: building, error)
+      throw StoreCreation.failure(at: target, built: building.place, error)
     }
     do {
       try target.parent.sync()
@@ -76,6 +82,19 @@ package enum LogRepair {
         "the store at '\(target.path)' is complete, but its name may not survive a power cut", error,
         file: target.path)
     }
+  }
+
+  /// Gives a store that is complete and closed its name, with its lock: whoever clears up beside it removes one that is not locked.
+  private static func rename(_ building: UnfinishedStore, to target: StorePlace) throws(SystemError) {
+    let folder = building.folder
+    guard let lock = try folder.lock(LogFormat.lockName, exclusive: true) else {
+      throw .taken("flock", folder.path(of: LogFormat.lockName))
+    }
+    defer { lock.unlock() }
+    guard try folder.kind(of: LogFormat.manifestName) == .file else {
+      throw .absent("open", folder.path(of: LogFormat.manifestName))
+    }
+    try target.fileSystem.renameFolder(building.place.path, to: target.path)
   }
 
   /// Nothing is there, or an empty folder; and no folder above is a store (the one that is repaired, or another).
