@@ -96,8 +96,7 @@ package enum LogBackup {
     do {
       try target.parent.sync()
     } catch {
-      throw LogError.system(
-        "the backup '\(target.path)' is complete, but its name may not survive a power cut", error, file: target.path)
+      throw LogRepair.nameNotSynced(of: "the backup '\(target.path)'", error, file: target.path)
     }
     return report
   }

@@ -78,13 +78,19 @@ package enum LogRepair {
     do {
       try target.parent.sync()
     } catch {
-      throw LogError.system(
-        "the store at '\(target.path)' is complete, but its name may not survive a power cut", error,
-        file: target.path)
+      throw nameNotSynced(of: "the store at '\(target.path)'", error, file: target.path)
     }
   }
 
-  /// Gives a store that is complete and closed its name, with its lock: whoever clears up beside it removes one that is not locked.
+  /// Of the last sync. It is no full disk, whatever the system says: then the same call would be right when there is room,
+  /// and now its place is taken.
+  static func nameNotSynced(of what: String, _ error: SystemError, file: String) -> LogError {
+    LogError(
+      .io, "\(what) is complete, but its name may not survive a power cut: \(error)", file: file, underlying: error)
+  }
+
+  /// Gives a store that is complete and closed its name, with its lock: whoever clears up beside it removes one that is not
+  /// locked.
   private static func rename(_ building: UnfinishedStore, to target: StorePlace) throws(SystemError) {
     let folder = building.folder
     guard let lock = try folder.lock(LogFormat.lockName, exclusive: true) else {
