@@ -528,6 +528,35 @@ private struct Job: Sendable, CustomTestStringConvertible {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
+struct `A close that cannot write the sorted tables` {
+  /// A full disk will have room again, and the next open makes the tables: that is no failure of the close.
+  @Test(arguments: [SystemError.device("", ""), .full("", "")])
+  func `says so of a disk that fails, and gives the store back`(fault: SystemError) throws {
+    let expected: StrandlineError.Code? = fault.isFull ? nil : .io
+    let disk = SimulatedDisk()
+    let faults = FaultInjector(disk)
+    let options = tiny(flushing: 1000, closing: 1)
+    let store = try RecordStore.openBlocking(
+      at: "/store", options: options, environment: environment(faults, seed: 1))
+    try store.create(0..<4)
+    // The folder of the runs.
+    faults.plan(DiskFault([.makeDirectory], error: fault))
+    var thrown: StrandlineError?
+    do { try store.closeBlocking() } catch { thrown = error as? StrandlineError }
+    #expect(faults.struckCount == 1 && thrown?.code == expected)
+    if let thrown {
+      #expect(thrown.message.contains("'/store' is closed and what was acknowledged is safe"), "\(thrown.message)")
+    }
+    try store.closeBlocking()
+    let again = try RecordStore.openBlocking(at: "/store", options: options, environment: environment(disk, seed: 2))
+    #expect(again.recordCount == 4)
+    try again.closeBlocking()
+    #expect(try RecordStore.openReadOnly(at: "/store", environment: environment(disk, seed: 3)).recordCount == 4)
+    #expect(disk.paths.contains { $0.hasPrefix("/store/runs/") })
+  }
+}
+
 /// A file system that does something once, before a call of a number.
 private final class HookedFileSystem: ForwardingFileSystem {
   let base: any FileSystem

@@ -208,9 +208,9 @@ public final class RecordStore: Sendable {
   /// Closes the store: stops the engine, makes durable what is queued, gives the lock back. A second call does nothing;
   /// every other call that throws throws `.closed` from now on.
   ///
-  /// - Throws: `StrandlineError`: `.outcomeUnknown` or `.io` if the last write or sync failed. Also `.io` if upkeep met a
-  ///   failing disk while it closed; then all that was acknowledged is safe, and the message says so. The store is closed
-  ///   all the same.
+  /// - Throws: `StrandlineError`: `.outcomeUnknown` or `.io` if the last write or sync failed. Also `.io` if upkeep, or the
+  ///   writing of the sorted tables, met a failing disk while it closed; then all that was acknowledged is safe, and the
+  ///   message says so. The store is closed all the same.
   public func close(fileID: String = #fileID, line: Int = #line) async throws {
     try requireNoClosure(of: "close", CallSite(fileID, line))
     isClosed.store(true, ordering: .releasing)
@@ -234,10 +234,22 @@ public final class RecordStore: Sendable {
     try suspension.withLock { _ in
       guard case .writer(let log) = source else { return }
       compaction?.wait()
-      // The index is a matter of the next open's time: what is lost without it, nothing.
-      _ = try? index?.close(Self.closed(path))
-      try CallSite(fileID, line).run("closing the store at '\(path)'") { try log.close() }
+      let tables = Result { try index?.close(Self.closed(path)) }
+      try CallSite(fileID, line).run("closing the store at '\(path)'") {
+        try log.close()
+        if case .failure(let error) = tables { try report(closingTables: error) }
+      }
     }
+  }
+
+  /// Tables that were not written are a matter of the next open's time: nothing is lost without them. But a disk that fails is
+  /// told, and a full one will have room again.
+  private func report(closingTables error: any Error) throws(StrandlineError) {
+    guard var error = error as? StrandlineError, error.code == .io else { return }
+    error.message =
+      "'\(path)' is closed and what was acknowledged is safe, but its sorted tables could not be written, and the next open "
+      + "makes them again: \(error.message)"
+    throw error
   }
 
   /// Refuses a call inside a closure of `write` that would wait until the closure has ended.
