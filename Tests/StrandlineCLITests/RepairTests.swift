@@ -58,6 +58,40 @@ struct RepairTests {
     #expect(await machine.run("status", "/N").code == .done)
   }
 
+  @Test
+  func `the new store declares the indexes of the damaged one; where their file is damaged too, the plan says so`()
+    async throws
+  {
+    for isLost in [false, true] {
+      let machine = Machine()
+      _ = await machine.run(
+        "import", "--batch", "1", "/A", "-", input: note("a", "1") + note("b", "2") + note("c", "3"))
+      for words in [["Note", "title"], ["Note"]] {
+        #expect(await machine.run(["index", "/A", "add"] + words, input: []).code == .done)
+      }
+      if isLost { machine.disk.poke("/A/runs/INDEXES", [1, 2, 3]) }
+      let path = try #require(machine.disk.paths.first { $0.hasSuffix(".seg") })
+      var bytes = try #require(machine.disk.peek(path))
+      bytes[4_200] ^= 1
+      machine.disk.poke(path, bytes)
+      let plan = await machine.run("repair", "/A")
+      #expect(plan.code == .recoverable)
+      let words =
+        isLost ? "indexes        '/A/runs/INDEXES' is damaged" : "indexes        2, which the new store declares"
+      #expect(plan.out.contains("\n\(words)"), "\(plan.out)")
+      let json = try #require(await machine.run("repair", "--json", "/A").out.split(separator: "\n").last)
+      #expect(json.contains(isLost ? #""indexes":null"# : #""indexes":["Note"#), "\(json)")
+      #expect(await machine.run("repair", "/A", "--apply", "--into", "/N").code == .done)
+      let declared = await machine.run("index", "/N")
+      #expect(declared.code == .done)
+      #expect(declared.out == (isLost ? "" : "Note title building\nNote building\n"))
+      #expect(await machine.run("verify", "/N").code == .done)
+      // Who waits for one waits for all.
+      #expect(await machine.run("index", "/N", "add", "Note").code == .done)
+      #expect(await machine.run("index", "/N").out == (isLost ? "Note ready\n" : "Note title ready\nNote ready\n"))
+    }
+  }
+
   @Test func `a directory that is not empty is refused, and each of the two options needs the other`() async throws {
     let (machine, _) = try await Machine.withDamagedNote()
     try machine.disk.makeDirectory("/full")

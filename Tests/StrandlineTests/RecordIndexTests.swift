@@ -313,9 +313,57 @@ private struct Life {
       for byte in 0..<4 { bytes[place + 1 + byte] = UInt8(truncatingIfNeeded: crc >> (8 * UInt32(byte))) }
       disk.poke(path, bytes)
       let reader = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: disk, seed: 2))
-      #expect(try reader.indexes().map(\.index) == expected, "\(value)")
+      if expected.isEmpty {
+        #expect(throws: StrandlineError.self) { try reader.indexes() }
+      } else {
+        #expect(try reader.indexes().map(\.index) == expected, "\(value)")
+      }
       try reader.closeBlocking()
     }
+  }
+
+  @Test func `whose file is damaged are reported until they are declared again`() throws {
+    let disk = SimulatedDisk()
+    let index = RecordIndex("Note", "v")
+    let store = try openIndexed(disk, seed: 1)
+    try store.addIndex(index)
+    try store.writeBlocking { tx in try tx.save(Record(type: "Note", id: RecordID("r"), fields: ["v": 1])) }
+    try store.closeBlocking()
+    disk.poke("/store/runs/INDEXES", [1, 2, 3])
+    let environment = StoreEnvironment.simulated(disk: disk, seed: 2)
+    func contradiction() throws -> String? {
+      var projections = Projections()
+      try LogReader.open(at: "/store", environment: environment.system).poll { event in
+        try projections.apply(try event.decoded(), at: LSN(event.lsn), isDurable: true)
+      }
+      return try IndexComparison(at: "/store", environment: environment.system)?.contradiction(of: projections)
+    }
+    let words = "INDEXES' is damaged"
+    #expect(try contradiction()?.contains(words) == true)
+    let reader = try RecordStore.openReadOnly(at: "/store", environment: environment)
+    let error = #expect(throws: StrandlineError.self) { try reader.indexes() }
+    #expect(error?.code == .damaged && error?.message.contains("declare them again") == true)
+    try reader.closeBlocking()
+    // Which were declared is not known, so an open changes nothing, and the next declaration replaces the file. A resumption
+    // that finds it damaged reports it too.
+    let again = try openIndexed(disk, seed: 3)
+    #expect(try again.indexes().isEmpty && again.status().indexFailure?.contains(words) == true)
+    try again.addIndex(index)
+    #expect(try again.status().indexFailure == nil && contradiction() == nil)
+    try again.suspendBlocking()
+    disk.poke("/store/runs/INDEXES", [1, 2, 3])
+    try again.resumeBlocking()
+    #expect(try again.status().indexFailure?.contains(words) == true)
+    try again.closeBlocking()
+    try RecordStore.makeTablesAnew(at: "/store", environment: environment)
+    #expect(try contradiction() == nil)
+    // One that is opened with a list has them again.
+    disk.poke("/store/runs/INDEXES", [1, 2, 3])
+    var options = indexTestOptions()
+    options.indexes = [index]
+    let listed = try RecordStore.openBlocking(at: "/store", options: options, environment: environment)
+    #expect(try listed.indexes().map(\.index) == [index] && listed.status().indexFailure == nil)
+    try listed.closeBlocking()
   }
 
   @Test func `of an interrupted writer leave no file that is not finished`() throws {

@@ -11,7 +11,7 @@ package import StrandlineSystem
 package struct IndexComparison {
   /// What the tables and the log after them say; nil if they cannot be read.
   private var tables: Projections?
-  /// Why they cannot be read.
+  /// Why they cannot be read, or why it is not known which indexes are declared.
   private var defect: String?
   private let reader: LogReader
   private let files: IndexFiles
@@ -21,7 +21,8 @@ package struct IndexComparison {
 
   /// Reads the tables.
   ///
-  /// - Returns: nil if there are none, or if they are not of this log: then no open believes them.
+  /// - Returns: nil if there are none, or if they are not of this log: then no open believes them. But a damaged file of the
+  ///   declared indexes is reported in any case.
   /// - Throws: what reading the log throws.
   package init?(at path: String, environment: SystemEnvironment) throws {
     let folder = try LogReader.folder(of: path, environment: environment)
@@ -31,12 +32,14 @@ package struct IndexComparison {
       var defect: RunError?
       var tables: Projections?
       var runs: RunSet?
+      var damage: StrandlineError?
       let reader = try LogReader.open(in: folder, role: .store, environment: environment) { uuid in
         files = files.named(uuid)
         tables = nil
-        var definitions = (try? files.loadDefinitions()) ?? IndexDefinitions()
+        var declared = (try? files.loadDefinitions()) ?? DeclaredIndexes()
+        damage = declared.damage
         do throws(RunError) {
-          runs = try files.load(&definitions)
+          runs = try files.load(&declared.definitions)
           for run in runs?.runs ?? [] { try run.verify() }
         } catch {
           defect = error
@@ -47,7 +50,7 @@ package struct IndexComparison {
         }
         return tables == nil ? nil : runs.end
       }
-      if defect == nil, tables == nil { return nil }
+      if defect == nil, tables == nil, damage == nil { return nil }
       do {
         try reader.poll { found in
           guard tables != nil else { return }
@@ -62,7 +65,7 @@ package struct IndexComparison {
       guard defect == nil || isLast else { continue }
       self.reader = reader
       self.files = files
-      self.defect = defect.map { "\($0)" }
+      self.defect = defect.map { "\($0)" } ?? damage?.message
       self.tables = defect == nil ? tables : nil
       return
     }
@@ -75,7 +78,7 @@ package struct IndexComparison {
   /// - Throws: what reading the log throws.
   /// - Complexity: O(records); with declared indexes, all of their records are read.
   package func contradiction(of folded: Projections) throws -> String? {
-    guard let tables else { return defect }
+    guard defect == nil, let tables else { return defect }
     do {
       var folded = folded
       // Memory knew the times of transactions that were given up, which no event says.

@@ -64,6 +64,13 @@ package struct IndexDefinitions: Hashable, Sendable {
   }
 }
 
+/// What the file of the declared indexes says.
+struct DeclaredIndexes: Sendable {
+  var definitions = IndexDefinitions()
+  /// Why the file says nothing, though it is there: then no index is declared until its next change, which replaces it.
+  var damage: StrandlineError?
+}
+
 extension RecordIndex {
   fileprivate func encode(into writer: inout ByteWriter) {
     writer.string(recordType)
@@ -90,12 +97,14 @@ extension IndexFiles {
   /// depends on it.
   ///
   /// - Throws: `.io` if a call failed: the next change would replace declarations that were not read.
-  func loadDefinitions() throws(StrandlineError) -> IndexDefinitions {
-    do { return try readDefinitions() } catch let error as SystemError {
-      if error.isAbsent { return IndexDefinitions() }
+  func loadDefinitions() throws(StrandlineError) -> DeclaredIndexes {
+    do { return DeclaredIndexes(definitions: try readDefinitions()) } catch let error as SystemError {
+      if error.isAbsent { return DeclaredIndexes() }
       throw failure(RunError(error, file: definitionsPath))
     } catch {
-      return IndexDefinitions()
+      var damage = (error as? RunError).map(failure) ?? StrandlineError(.damaged, "\(error)", file: definitionsPath)
+      damage.message += "; which indexes were declared is lost with it: declare them again"
+      return DeclaredIndexes(damage: damage)
     }
   }
 

@@ -14,6 +14,8 @@ package struct IndexOpening {
     /// Whether the list on the medium names the runs of the projections.
     var isListed: Bool
     var definitions: IndexDefinitions
+    /// Why the file of the declared indexes says nothing.
+    var definitionsDamage: StrandlineError?
   }
 
   private let environment: SystemEnvironment
@@ -28,6 +30,7 @@ package struct IndexOpening {
   private(set) var definitions = IndexDefinitions()
   /// Why the declared indexes could not be read. A writer must not go on without them.
   private(set) var definitionsFailure: StrandlineError?
+  private var definitionsDamage: StrandlineError?
   /// Writes runs while a long log is read; nil: everything stays in memory.
   private var spilled: SpilledRuns?
   private var hasSpilled = false
@@ -55,9 +58,10 @@ package struct IndexOpening {
     projections = Projections()
     isListed = false
     do throws(StrandlineError) {
-      (definitions, definitionsFailure) = (try files.loadDefinitions(), nil)
+      let declared = try files.loadDefinitions()
+      (definitions, definitionsDamage, definitionsFailure) = (declared.definitions, declared.damage, nil)
     } catch {
-      (definitions, definitionsFailure) = (IndexDefinitions(), error)
+      (definitions, definitionsDamage, definitionsFailure) = (IndexDefinitions(), nil, error)
     }
     guard !ignoresRuns, !isRefused else { return nil }
     // Of whatever kind the failure is: all that the runs say stands in the log too.
@@ -105,7 +109,8 @@ package struct IndexOpening {
   mutating func finish(at lsn: UInt64) -> Opened {
     projections.advance(to: LSN(lsn))
     return Opened(
-      projections: projections, nextRunNumber: nextRunNumber, isListed: isListed, definitions: definitions)
+      projections: projections, nextRunNumber: nextRunNumber, isListed: isListed, definitions: definitions,
+      definitionsDamage: definitionsDamage)
   }
 
   /// Makes projections of all that a log holds and has promised, up to an event, without the runs that there are.

@@ -63,10 +63,11 @@ extension StoreIndex {
 
   /// The same; the caller holds `flushing`.
   private func redefineHeld(_ body: (inout IndexDefinitions) -> Void) throws {
-    let (old, isKnown) = state.withLock { ($0.definitions, $0.isDefinitionsFileKnown) }
+    let (old, isKnown) = state.withLock { ($0.definitions, $0.isDefinitionsFileKnown && $0.definitionsDamage == nil) }
     var new = old
     body(&new)
-    // After a write that failed the file may say otherwise: then it is written again, even with what was known before.
+    // After a write that failed the file may say otherwise, and a damaged one says nothing: then it is written again, even
+    // with what was known before.
     guard new != old || !isKnown else { return }
     guard new.indexes.count <= RunBinding.indexCountMax else {
       throw StrandlineError(.invalidValue, "a store has at most \(RunBinding.indexCountMax) indexes")
@@ -76,7 +77,10 @@ extension StoreIndex {
     // A number must be known as given before a row has it: the list cannot say it of runs that were discarded.
     state.withLock { $0.isDefinitionsFileKnown = false }
     try files.write(new)
-    state.withLock { $0.isDefinitionsFileKnown = true }
+    state.withLock { state in
+      state.isDefinitionsFileKnown = true
+      state.definitionsDamage = nil
+    }
     let changed = state.withLock { state -> RunSet? in
       state.definitions = new
       guard let current = state.current, !current.indexes.allSatisfy(new.indexes.contains) else { return nil }

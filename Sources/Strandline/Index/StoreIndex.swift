@@ -127,6 +127,8 @@ package final class StoreIndex: Sendable {
     var definitions: IndexDefinitions
     /// The file that names them is as they were when they were written last; false after a write that failed.
     var isDefinitionsFileKnown = true
+    /// Why that file says nothing, until it is written again.
+    var definitionsDamage: StrandlineError?
     /// The store was opened with a list of indexes.
     var hasList = false
     /// How often all runs were made anew.
@@ -152,23 +154,24 @@ package final class StoreIndex: Sendable {
   ) {
     self.init(
       opened.projections.runs, nextRunNumber: opened.nextRunNumber, isListed: opened.isListed,
-      definitions: opened.definitions, files: files, options: options, log: log, projections: projections)
+      declared: DeclaredIndexes(definitions: opened.definitions, damage: opened.definitionsDamage), files: files,
+      options: options, log: log, projections: projections)
   }
 
   /// - Parameters:
   ///   - runs: those of the projections.
   ///   - nextRunNumber: above the numbers of all runs that were ever written.
   ///   - isListed: whether the list on the medium names `runs`.
-  ///   - definitions: the declared indexes. One of which `runs` do not have every row is built anew.
+  ///   - declared: the declared indexes. One of which `runs` do not have every row is built anew.
   init(
-    _ runs: RunSet?, nextRunNumber: UInt64, isListed: Bool, definitions: IndexDefinitions, files: IndexFiles,
+    _ runs: RunSet?, nextRunNumber: UInt64, isListed: Bool, declared: DeclaredIndexes, files: IndexFiles,
     options: IndexOptions, log: Log, projections: SharedProjections
   ) {
     self.files = files
     self.options = options
     self.log = log
     self.projections = projections
-    var definitions = definitions
+    var definitions = declared.definitions
     let ready = runs?.indexes ?? []
     for place in definitions.indexes.indices where !ready.contains(definitions.indexes[place]) {
       definitions.indexes[place].number = 0
@@ -176,7 +179,7 @@ package final class StoreIndex: Sendable {
     state = Mutex(
       State(
         listing: runs.flatMap { isListed ? .listed($0) : nil } ?? .unlisted(runs), nextRunNumber: nextRunNumber,
-        definitions: definitions))
+        definitions: definitions, definitionsDamage: declared.damage))
     let inBackground = log.options.upkeep == .inBackground
     queue = inBackground ? DispatchQueue(label: "strandline.index.flush", qos: .utility) : nil
     mergeQueue = inBackground ? DispatchQueue(label: "strandline.index.merge", qos: .utility) : nil
@@ -188,8 +191,11 @@ package final class StoreIndex: Sendable {
   /// Why what lies in memory could not be written; nil if nothing is wrong.
   package var failure: Failure? { state.withLock { $0.failure } }
 
-  /// What the index could not do last, for the status: a flush, a merge, or a build.
-  var lastError: StrandlineError? { state.withLock { $0.failure?.error ?? $0.mergeError ?? $0.buildError } }
+  /// What is wrong with the index, for the status: what it could not do last, a flush, a merge, or a build; or that the file of
+  /// the declared indexes is damaged.
+  var lastError: StrandlineError? {
+    state.withLock { $0.failure?.error ?? $0.mergeError ?? $0.buildError ?? $0.definitionsDamage }
+  }
 
   /// Runs upkeep for which no caller waits, and keeps its error for the status.
   func keepingError(

@@ -7,7 +7,8 @@ import StrandlineSystem
 extension RecordStore {
   /// The declared indexes, in the order in which they were declared.
   ///
-  /// - Throws: `StrandlineError`: `.closed`; `.io` in a store that was opened for reading only, if they cannot be read.
+  /// - Throws: `StrandlineError`: `.closed`; in a store that was opened for reading only, `.io` if they cannot be read, and
+  ///   `.damaged` if their file is. A store that was opened for writing has none then, and `status()` says why.
   public func indexes(fileID: String = #fileID, line: Int = #line) throws -> [RecordIndexStatus] {
     try CallSite(fileID, line).run("listing the indexes of the store at '\(path)'") {
       try requireOpen()
@@ -15,7 +16,9 @@ extension RecordStore {
       let files = IndexFiles(
         source.folder, environment, storeUUID: source.storeUUID, cache: BlockCache(bytesMax: 0))
       let ready = projections.withLock { $0.runs }?.indexes ?? []
-      return try files.loadDefinitions().indexes.map { RecordIndexStatus(index: $0.index, isReady: ready.contains($0)) }
+      let declared = try files.loadDefinitions()
+      if let damage = declared.damage { throw damage }
+      return declared.definitions.indexes.map { RecordIndexStatus(index: $0.index, isReady: ready.contains($0)) }
     }
   }
 
@@ -83,6 +86,8 @@ extension RecordStore {
     options.index.ignoresRuns = true
     let store = try openBlocking(at: path, options: options, environment: environment, createIfAbsent: false)
     do {
+      // Replaces a damaged file of the declared indexes.
+      try store.requireIndex().redefine { _ in }
       try store.requireIndex().flush(always: true)
       try store.buildIndexesBlocking()
     } catch {

@@ -41,8 +41,7 @@ private struct DiskRuns: Sendable {
   /// nil until the log has said where it is.
   private(set) var files: IndexFiles?
   private(set) var runs: RunSet?
-  /// The declared indexes.
-  private(set) var definitions = IndexDefinitions()
+  private(set) var declared = DeclaredIndexes()
   /// Why it is not known which indexes are declared.
   private(set) var definitionsFailure: StrandlineError?
   /// The log was compacted past the event with which it was suspended.
@@ -61,7 +60,7 @@ private struct DiskRuns: Sendable {
   mutating func begin(_ folder: any Folder, _ storeUUID: [UInt8], _ end: LogEnd, isRefused: Bool) -> LogEnd? {
     let files = IndexFiles(folder, environment, storeUUID: self.storeUUID, cache: cache)
     self.files = files
-    do { definitions = try files.loadDefinitions() } catch { definitionsFailure = error }
+    do { declared = try files.loadDefinitions() } catch { definitionsFailure = error }
     if isRefused {
       isLogCompacted = runs == nil
       runs = nil
@@ -71,7 +70,7 @@ private struct DiskRuns: Sendable {
     let end = end.lsn == 0 ? nil : end
     // Of whatever kind the failure is: all that the runs say stands in the log too.
     do {
-      runs = try files.load(&definitions)
+      runs = try files.load(&declared.definitions)
       // It throws if they cannot hold all that they count.
       _ = try runs?.state()
     } catch {
@@ -235,7 +234,7 @@ extension RecordStore {
     func index(_ runs: RunSet?, isListed: Bool) -> StoreIndex {
       let next = max(disk.runs?.list.nextRunNumber ?? 1, own?.list.nextRunNumber ?? 1)
       return StoreIndex(
-        runs, nextRunNumber: next, isListed: isListed, definitions: disk.definitions, files: files,
+        runs, nextRunNumber: next, isListed: isListed, declared: disk.declared, files: files,
         options: suspended.index, log: log, projections: projections)
     }
     // Memory has everything: a run of it takes the place of what is on the disk.

@@ -27,6 +27,8 @@ package struct StoreRepair: Sendable {
     package var records = 0
     /// Whether it is still known whose account this is.
     package var isBound = false
+    /// The declared indexes, which the new store declares too; or why they are lost.
+    package var indexes: Result<[RecordIndex], StrandlineError> = .success([])
     /// What must have been settled in a hole.
     var settlements: [Settled] = []
 
@@ -60,7 +62,12 @@ package struct StoreRepair: Sendable {
       self.path = path
       self.salvage = salvage
       self.environment = environment
-      plan = try reading.plan(report)
+      let files = IndexFiles(
+        salvage.folder, environment.system, storeUUID: salvage.storeUUID, cache: BlockCache(bytesMax: 0))
+      let declared = try files.loadDefinitions()
+      var plan = try reading.plan(report)
+      plan.indexes = declared.damage.map { .failure($0) } ?? .success(declared.definitions.indexes.map(\.index))
+      self.plan = plan
     } catch { throw StrandlineError.translating(error, "reading the damaged store at '\(path)'") }
   }
 
@@ -104,6 +111,10 @@ package struct StoreRepair: Sendable {
   /// Appends the new store's first events. It writes under a new writer ID, as a store restored from a backup does: what of
   /// the old one's work has left is not known.
   private func begin(_ store: RecordStore) throws {
+    // The first open of the new store builds them.
+    if case .success(let indexes) = plan.indexes, !indexes.isEmpty {
+      try store.index?.redefine { definitions in definitions.add(indexes) }
+    }
     try store.commitBlocking { core in
       core.renameWriter()
       try core.appendOpened()

@@ -127,6 +127,13 @@ struct RepairScreen {
           "the next sync fetches it from the beginning and removes no record that the server does not send"
         ))
     }
+    switch plan.indexes {
+    case .success(let indexes) where indexes.isEmpty: break
+    case .success(let indexes):
+      rows.append(
+        ("indexes", "\(indexes.count), which the new store declares, and builds when it is opened for writing"))
+    case .failure(let error): rows.append(("indexes", printable(error.message)))
+    }
     if plan.hasHoles, !plan.isBound {
       rows.append(
         ("account", "unknown: if it was synced, the next sync binds it to the account that it signs in with"))
@@ -178,6 +185,7 @@ struct RepairScreen {
       "zonesReset": .array(plan.zonesReset.map { .string($0.description) }),
       "records": .integer(Int64(plan.records)),
       "unsettled": .integer(Int64(plan.unsettled)),
+      "indexes": (try? plan.indexes.get()).map { .array($0.map { .string($0.description) }) } ?? .null,
       "isBound": .bool(plan.isBound), "strays": .array(salvage.strays.map { .string($0) }),
     ])
   }

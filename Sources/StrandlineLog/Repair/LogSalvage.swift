@@ -12,6 +12,8 @@ package import StrandlineSystem
 package final class LogSalvage: Sendable {
   package let path: String
   package var role: LogRole { found.role }
+  package var storeUUID: [UInt8] { found.storeUUID }
+  package var folder: any Folder { directory.folder }
   let directory: StoreDirectory
   let environment: SystemEnvironment
   private let found: SalvageParts
