@@ -307,6 +307,43 @@ struct LogVerbsTests {
     }
   }
 
+  @Test func `a mutation that was superseded by nothing is damage, for verify and for every reader`() async throws {
+    let machine = Machine()
+    let log = try Log.open(at: "/A", role: .store, environment: machine.environment) { _ in }
+    let superseded = Superseded(id: RecordID("a"), type: "Note", time: HybridTime(milliseconds: 1))
+    let transaction = EventCodec.transaction([
+      .opened(Opened(writer: 7, storeUUID: log.storeUUID, tenure: 1)), .superseded(superseded),
+    ])
+    try log.waitUntilDurableBlocking(log.append(transaction).upperBound)
+    try log.close()
+    for words in [["export", "/A"], ["get", "/A", "a"], ["put", "/A", #"{"recordName":"a","fields":{"n":5}}"#]] {
+      let screen = await machine.run(words, input: [])
+      #expect(screen.code == .dataDamaged && screen.err.contains("event 2 "), "\(words): \(screen)")
+      #expect(screen.err.hasSuffix("try: strandline verify /A\n"), "\(words): \(screen)")
+    }
+    let verified = await machine.run("verify", "/A")
+    #expect(verified.code == .dataDamaged)
+    #expect(
+      verified.out.contains("event 2 is its newest mutation, and says that a later one replaced it"), "\(verified)")
+  }
+
+  @Test func `a reader that has not seen the later mutation is told to read on`() async throws {
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    let reader = try RecordStore.openReadOnly(at: "/A", environment: machine.storeEnvironment)
+    for number in 0..<30 {
+      _ = await machine.run("put", "/A", #"{"recordName":"a","fields":{"n":\#(number)}}"#)
+    }
+    #expect(await machine.run("compact", "--history", "latest", "/A").code == .done)
+    #expect(await machine.run("log-dump", "--kind", "superseded", "/A").out.contains("\n2        superseded     a "))
+    let error = #expect(throws: StrandlineError.self) { try reader.record(RecordID("a")) }
+    #expect(error?.code == .outdated)
+    try reader.refresh()
+    #expect(try reader.record(RecordID("a"))?["n"] == 29)
+    #expect(await machine.run("verify", "/A").code == .done)
+    try reader.closeBlocking()
+  }
+
   @Test func `verify of damage exits with 65 and names file and offset; other verbs refer to verify`() async throws {
     let machine = await machine()
     let path = try #require(try machine.disk.list("/A").filter { $0.hasSuffix(".seg") }.min())

@@ -1,6 +1,20 @@
 // What must hold between the projections after every event. Tests call it after every step.
 
 extension Projections {
+  /// A record whose content is nowhere: it shows an event that says that a later mutation replaced it. nil if there is none.
+  /// O(records).
+  ///
+  /// - Parameter superseded: the events that say so.
+  package func shownSuperseded(_ superseded: LSNSet) -> String? {
+    do {
+      for (id, entry) in try allEntries() {
+        guard let view = entry.view, superseded.contains(view) else { continue }
+        return "\(id): event \(view) is its newest mutation, and says that a later one replaced it"
+      }
+      return nil
+    } catch { return "the records cannot be read: \(error)" }
+  }
+
   /// A description of the first invariant that does not hold; nil if all do. O(records).
   package func brokenInvariant() -> String? {
     var (owing, attempts) = (0, 0)

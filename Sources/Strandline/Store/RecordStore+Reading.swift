@@ -119,6 +119,12 @@ extension RecordStore {
       found = try entry(id, asOf: lsn)
       if found?.entry != known { continue }
       if source.isReader || self.source.isReader {
+        if try isSupersededByNothing(id, known, at: place) {
+          throw StrandlineError(
+            .damaged,
+            "reading record '\(id)': event \(place) says that a later one replaced it, and the log has none",
+            lsns: place...place)
+        }
         throw StrandlineError(
           .outdated,
           "reading record '\(id)': event \(place) was removed by another process's compaction; call 'refresh()', or open "
@@ -132,6 +138,17 @@ extension RecordStore {
       found = try entry(id, asOf: lsn)
     }
     return nil
+  }
+
+  /// Whether the log contradicts itself: it says of a record's newest mutation that a later one replaced it. A reader that
+  /// has not seen the later one yet meets the same, where another process has compacted the log.
+  private func isSupersededByNothing(_ id: RecordID, _ known: RecordEntry, at place: LSN) throws -> Bool {
+    guard try entry(id, asOf: nil)?.entry == known, case .superseded? = try source.eventIfKept(at: place) else {
+      return false
+    }
+    let reader = try LogReader.open(in: source.folder, role: .store, environment: environment)
+    try reader.poll { _ in }
+    return LSN(reader.lastLSN) == source.durableLSN
   }
 
   /// What the server said of a record when it last acknowledged or sent it.

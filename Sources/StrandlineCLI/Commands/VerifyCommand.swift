@@ -77,6 +77,7 @@ struct Verification {
     var projections = Projections()
     // nil after an event that it refuses: no server reads on from there.
     var journal: JournalCheck? = JournalCheck()
+    var superseded = LSNSet()
     var found: [Defect] = []
     // As of the moment at which they were read: another process may be writing.
     var compared = role == .store ? try IndexComparison(at: path, environment: environment) : nil
@@ -99,6 +100,7 @@ struct Verification {
           // Opening a store decodes the event's head only; this decodes the field values too.
           _ = try LoadedVersion(decoded, at: LSN(event.lsn))
           try projections.apply(decoded, at: LSN(event.lsn), isDurable: true)
+          if case .superseded = decoded { superseded.insert(LSN(event.lsn)) }
         }
       } catch let error as StrandlineError where error.code == .fromTheFuture {
         // What this version does not know it cannot judge.
@@ -111,7 +113,7 @@ struct Verification {
       }
     }
     try compare()
-    if found.isEmpty, let broken = projections.brokenInvariant() {
+    if found.isEmpty, let broken = projections.brokenInvariant() ?? projections.shownSuperseded(superseded) {
       found.append(Defect(lsn: reader.lastLSN, words: "the events contradict each other: \(broken)"))
     }
     defects = found
