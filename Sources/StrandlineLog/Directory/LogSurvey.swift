@@ -194,21 +194,23 @@ struct LogSurvey {
   /// Whether a listed file is the one that was listed; gives the segment its summary if it is.
   private mutating func check(_ segment: inout Segment, _ entry: ManifestEntry) {
     guard let facts = segment.facts else { return }
+    // First whose file it is: the frames of another store or segment do not verify under this one's identity.
+    if let header = facts.header {
+      if let problem = foreign(header, facts.path) {
+        segmentProblems.append(problem)
+        return
+      }
+      guard header.salt == entry.salt else {
+        segmentProblems.append(
+          .foreign(
+            facts.path, at: UInt64(LogFormat.Header.salt),
+            "it is another segment than the one that '\(directory.manifest)' lists"))
+        return
+      }
+      if header.readOnlyCompatibleBits != 0 { readOnlySegments.append(facts.path) }
+    }
     if let problem = facts.problem {
       segmentProblems.append(problem)
-      return
-    }
-    guard let header = facts.header else { return }
-    if let problem = foreign(header, facts.path) {
-      segmentProblems.append(problem)
-      return
-    }
-    if header.readOnlyCompatibleBits != 0 { readOnlySegments.append(facts.path) }
-    guard header.salt == entry.salt else {
-      segmentProblems.append(
-        .foreign(
-          facts.path, at: UInt64(LogFormat.Header.salt),
-          "it is another segment than the one that '\(directory.manifest)' lists"))
       return
     }
     guard let summary = facts.summary else { return }
@@ -237,7 +239,7 @@ struct LogSurvey {
   }
 
   private func problem(ofUnlisted facts: SegmentFacts) -> LogError? {
-    facts.problem ?? facts.header.flatMap { foreign($0, facts.path) }
+    facts.header.flatMap { foreign($0, facts.path) } ?? facts.problem
   }
 
   private func missing(_ entry: ManifestEntry) -> LogError {

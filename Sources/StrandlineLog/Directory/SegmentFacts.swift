@@ -84,18 +84,43 @@ struct SegmentFacts: Sendable {
     } catch {
       throw .system("cannot read segment '\(path)'", error, file: path)
     }
+    facts.firstBytes = bytes
+    let header: SegmentHeader
     do throws(LogError) {
-      let header = try SegmentHeader.decode(bytes, file: path, named: segmentID)
-      facts.header = header
-      facts.opening = try Self.opening(bytes, header, path)
+      header = try SegmentHeader.decode(bytes, file: path, named: segmentID)
     } catch {
       facts.problem = error
-      facts.firstBytes = bytes
+      return facts
+    }
+    facts.header = header
+    let first = try wholeFirstFrame(bytes, header.identity, file, facts.size)
+    do throws(LogError) {
+      facts.opening = try opening(first, header, path)
+      facts.firstBytes = []
+    } catch {
+      facts.problem = error
     }
     return facts
   }
 
-  /// The opening frame in the first bytes of a segment.
+  /// The first bytes of a file, and as many more as its first frame has: one of another length is of a later version if it
+  /// verifies whole, and else it is damaged.
+  private static func wholeFirstFrame(
+    _ bytes: [UInt8], _ identity: SegmentIdentity, _ file: any File, _ size: UInt64
+  ) throws(LogError) -> [UInt8] {
+    let start = LogFormat.headerPageBytes
+    guard bytes.count == LogFormat.openingEnd,
+      case .success(let frame) = FrameHeader.decode(bytes, at: start, offset: UInt32(start), identity: identity),
+      start + frame.frameBytes > bytes.count, UInt64(start + frame.frameBytes) <= size
+    else { return bytes }
+    do {
+      return try file.read(at: 0, count: start + frame.frameBytes)
+    } catch {
+      throw .system("cannot read segment '\(file.path)'", error, file: file.path)
+    }
+  }
+
+  /// The opening frame in the first bytes of a segment, which have its first frame whole if the file has.
   ///
   /// - Throws: `.damaged`, `.fromTheFuture`.
   private static func opening(
@@ -131,11 +156,11 @@ struct SegmentFacts: Sendable {
     case .failure(let error): return .failure(.fault(error.fault))
     case .success(let decoded): frame = decoded
     }
+    guard bytes.count >= start + frame.frameBytes else { return .failure(.fault(.cut)) }
+    guard frame.bodyMatches(bytes, at: start) else { return .failure(.fault(.bodyCRC)) }
     guard frame.type == FrameType.opening.rawValue, frame.flags == 0, frame.schema == 0,
       frame.indexInTransaction == 0, frame.frameBytes == LogFormat.openingFrameBytes
     else { return .failure(.unknownForm) }
-    guard bytes.count >= LogFormat.openingEnd else { return .failure(.fault(.cut)) }
-    guard frame.bodyMatches(bytes, at: start) else { return .failure(.fault(.bodyCRC)) }
     let body = start + LogFormat.frameHeaderBytes
     guard let opening = OpeningBody.decode(bytes, at: body, count: frame.bodyLength, lsn: frame.lsn) else {
       return .failure(.unknownForm)

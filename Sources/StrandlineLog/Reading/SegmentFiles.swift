@@ -309,12 +309,12 @@ final class SegmentFiles: Sendable {
   private func check(_ file: any File, _ table: SegmentTable.Address) throws(LogError) {
     let (path, identity) = (table.path, table.identity)
     let facts = try SegmentFacts.read(file, identity.segmentID)
-    if let problem = facts.problem { throw problem.with(lsns: table.lsns) }
-    guard facts.header?.identity == identity else {
+    if let header = facts.header, header.identity != identity {
       throw .foreign(
         path, at: UInt64(LogFormat.Header.salt), "it is another segment than the one that the list of segments means"
       ).with(lsns: table.lsns)
     }
+    if let problem = facts.problem { throw problem.with(lsns: table.lsns) }
     guard let summary = facts.summary, summary.opening.firstLSN == table.firstLSN,
       summary.rewrittenEnd.map({ $0.offset == table.end && $0.lastLSN == table.lastLSN }) ?? true
     else {

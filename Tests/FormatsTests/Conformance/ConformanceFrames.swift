@@ -6,9 +6,13 @@ extension ConformanceCase {
   /// A change of the opening frame of a segment.
   private static func opening(
     _ name: String, _ demand: Demand, _ why: String, _ base: ConformanceBase = .finished, id: UInt64 = 2,
-    _ change: @escaping @Sendable (inout FrameImage) throws -> Void
+    _ change: @escaping @Sendable (inout FrameImage) throws -> Void,
+    finish: @escaping @Sendable (inout [String: [UInt8]]) -> Void = { _ in }
   ) -> ConformanceCase {
-    ConformanceCase("opening-\(name)", base, demand, why) { try $0.frame(id, 0, change) }
+    ConformanceCase("opening-\(name)", base, demand, why) {
+      try $0.frame(id, 0, change)
+      $0.finish = finish
+    }
   }
 
   /// A change of the base `finished`, whose list does not say where segment 1 ends.
@@ -41,6 +45,24 @@ extension ConformanceCase {
     },
     opening("longer", .future(segment2), "a longer body") { try $0.replace(body: $0.body + [0, 0, 0, 0, 0, 0, 0, 0]) },
     opening("shorter", .future(segment2), "a shorter body") { try $0.replace(body: Array($0.body.dropLast(8))) },
+    opening("longer-damaged", .damaged(segment2), "a longer body, of which a bit is flipped") {
+      try $0.replace(body: $0.body + [0, 0, 0, 0, 0, 0, 0, 0])
+    } finish: {
+      $0[segment2]?[4096 + 32 + 39] ^= 1
+    },
+    opening("shorter-damaged", .damaged(segment2), "a shorter body, of which a bit is flipped") {
+      try $0.replace(body: Array($0.body.dropLast(8)))
+    } finish: {
+      $0[segment2]?[4096 + 32] ^= 1
+    },
+    opening("type-unknown-damaged", .damaged(segment2), "an unknown type, with a body of which a bit is flipped") {
+      try $0.set("type", 9)
+    } finish: {
+      $0[segment2]?[4096 + 32] ^= 1
+    },
+    opening("length-beyond-file", .damaged(segment2), "a body that is longer than the file does not verify") {
+      try $0.set("bodyLength", 1 << 20)
+    },
     opening("length-beyond", .damaged(segment2), "a length above 2^26 does not verify") {
       try $0.set("bodyLength", (1 << 26) + 1)
     },

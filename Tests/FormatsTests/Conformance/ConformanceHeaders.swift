@@ -59,6 +59,33 @@ extension ConformanceCase {
     header("compacted-beyond", .damaged(segmentName(5)), "an LSN of 2^62", .rewritten, id: 5) {
       try $0.set("compactedLSN", 1 << 62)
     },
+    header("compacted-beyond-live", .future(segment1), "not rewritten, and compacted, by an LSN of 2^62") {
+      try $0.set("compactedLSN", 1 << 62)
+    },
+    ConformanceCase(
+      "segment-uuid-alone", .finished, .foreign(segment2),
+      "of another store, over frames of this one, which do not verify"
+    ) {
+      try $0.headerAlone(2) { try $0.set("storeUUID", byte: 15, 0xEE) }
+    },
+    ConformanceCase(
+      "segment-salt-alone", .finished, .foreign(segment2), "another salt than its entry's, over the frames of that one"
+    ) {
+      try $0.headerAlone(2) { try $0.set("salt", 5) }
+    },
+    ConformanceCase(
+      "segment-role-alone", .finished, .foreign(segment2), "a journal's segment, whose first frame is damaged too"
+    ) {
+      try $0.frame(2, 0) { try $0.set("tag", 5) }
+      try $0.segment(2) { try $0.header.set("role", bytes: Array("srvr".utf8)) }
+    },
+    ConformanceCase(
+      "segment-unlisted-uuid-alone", .finished, .foreign(segment3),
+      "on no list, of another store, over frames of this one"
+    ) {
+      try $0.list { $0.removeLast() }
+      try $0.headerAlone(3) { try $0.set("storeUUID", byte: 15, 0xEE) }
+    },
     header("compacted-live", .future(segment1), "not rewritten, and compacted") { try $0.set("compactedLSN", 1) },
     header("middle-version", .future(segment2), "a later version, in the middle of the log", .finished, id: 2) {
       try $0.set("version", 9)

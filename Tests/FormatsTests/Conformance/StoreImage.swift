@@ -155,6 +155,14 @@ struct StoreImage: Sendable {
     try change(&segments[index])
   }
 
+  /// Changes the header of the segment with this ID, and leaves its frames as they are: they verify under the one that it had.
+  mutating func headerAlone(_ id: UInt64, _ change: (inout Fields) throws -> Void) throws {
+    var header = try segment(id).header
+    try change(&header)
+    let bytes = try withChecksum(header, over: 124)
+    finish = { files in files[segmentName(id)]?.replaceSubrange(0..<bytes.count, with: bytes) }
+  }
+
   /// Changes one frame of the segment with this ID.
   mutating func frame(_ id: UInt64, _ index: Int, _ change: (inout FrameImage) throws -> Void) throws {
     try segment(id) { try change(&$0.frames[index]) }
