@@ -858,6 +858,15 @@ package struct StoreHistory {
     return question
   }
 
+  /// The indexes that a store says are declared. A reader does not know it where their file was damaged.
+  private func declaredIndexes(of store: RecordStore) throws -> [RecordIndexStatus] {
+    do { return try store.indexes() } catch let error as StrandlineError
+      where reader === store && tally.damages > 0 && error.code == .damaged
+    {
+      return []
+    }
+  }
+
   private static func rows(_ records: [Record]) -> [Row] { records.map { Row(id: $0.id, value: value($0)) } }
 
   /// Asks a query page by page; what an index answers is what a scan does.
@@ -868,7 +877,7 @@ package struct StoreHistory {
     var cursor: QueryCursor?
     repeat {
       let view = try store.view()
-      let indexes = try store.indexes()
+      let indexes = try declaredIndexes(of: store)
       let plan = try view.explain(query)
       let page = try view.query(query, after: cursor)
       if let index = plan.index {
