@@ -38,7 +38,6 @@ package struct StoreRepair: Sendable {
     package var hasHoles: Bool { salvage.hasLostEvents || eventsUnreadable > 0 }
   }
 
-  package let path: String
   package let plan: Plan
   private let salvage: LogSalvage
   private let environment: StoreEnvironment
@@ -59,7 +58,6 @@ package struct StoreRepair: Sendable {
       }
       var reading = RepairReading()
       let report = try salvage.read { events, isPartial in try reading.add(events, isPartial: isPartial) }
-      self.path = path
       self.salvage = salvage
       self.environment = environment
       let files = IndexFiles(
@@ -99,7 +97,7 @@ package struct StoreRepair: Sendable {
           try closed.get()
         })
     } catch {
-      let doing = "cannot repair '\(path)' into '\(newPath)'"
+      let doing = "cannot repair '\(salvage.path)' into '\(newPath)'"
       guard var inner = error as? StrandlineError else { throw StrandlineError.translating(error, doing) }
       // A call on the new store while it is built: the caller asked for a repair, on no line of this file.
       inner.message = "\(doing): \(inner.message)"
