@@ -163,6 +163,13 @@ struct `Simulated worlds` {
       "an old answer has the pages of two zones, and a power cut has kept the token of one", seed: 3_001_386,
       devices: 4, steps: [142, 30, 164, 39, 46, 68, 69, 73, 74, 81, 82, 86, 88, 89, 101, 102, 103, 106],
       with: .later.union(.alone)),
+    FamousWorld(
+      "a cut process has created what another device deletes, and the feed of the next one repeats itself", seed: 836,
+      devices: 2, steps: [2, 3, 7, 87, 8, 10, 11, 93, 100, 109, 20, 27, 28, 30, 95, 96, 43, 51],
+      with: .later.union(.alone)),
+    FamousWorld(
+      "a disk put back deletes what it may have sent to a zone that the server has never had", seed: 9_000_529,
+      devices: 3, steps: [163, 135, 10, 13, 172, 77, 169, 170], with: .later.union(.alone)),
   ]
 
   @Test(arguments: famous) func `keep their promises where they once did not`(_ world: FamousWorld) async {

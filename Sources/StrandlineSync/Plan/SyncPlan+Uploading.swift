@@ -407,9 +407,15 @@ extension SyncPlan {
     var entries: [RecordEntry?] = []
     var there = names
     for item in unit {
-      let entry = try facts.entry(item.id)
-      entries.append(entry?.pending?.newest == item.lsn ? entry : nil)
-      if entries.last != .some(nil) { there.insert(item.id.key) }
+      var entry = try facts.entry(item.id)
+      if entry?.pending?.newest != item.lsn { entry = nil }
+      if let known = entry, mayBeDeleted(item, known, facts) {
+        queue.wait(item.id, for: .fetch)
+        fetch(item.id.zone)
+        entry = nil
+      }
+      entries.append(entry)
+      if entry != nil { there.insert(item.id.key) }
     }
     var uploads: [Upload] = []
     var bytes = 0
@@ -428,6 +434,12 @@ extension SyncPlan {
       }
     }
     return (uploads, bytes)
+  }
+
+  /// Whether a request of an earlier process may have created a record, and the zone's feed has not ended since: another device may
+  /// have deleted it, and its creation would bring it back.
+  private func mayBeDeleted(_ item: UploadItem, _ entry: RecordEntry, _ facts: some SyncFacts) -> Bool {
+    !item.isDeletion && entry.base == nil && !queue.hasFetched(item.id.zone) && facts.attempted(entry.pending) != nil
   }
 
   /// Prepares the operations of the next batch while an upload is under way. Nothing is taken from the queue, so later changes of

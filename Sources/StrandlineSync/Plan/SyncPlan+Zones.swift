@@ -176,6 +176,7 @@ extension SyncPlan {
     cycle.noteLoss(of: zone)
     records.endDoubts(in: zone)
     sendFetched(zone, facts)
+    queue.forgetFetch(of: zone)
   }
 
   // MARK: A zone that is created

@@ -46,6 +46,8 @@ package struct OutgoingQueue: Sendable {
   /// Records that have to be looked up: deleted ones whose creation a request may have carried, and those of which a lookup
   /// failed that a conflict had asked for.
   var lookups: [RecordID] = []
+  /// The zones whose feed has ended since this process began.
+  private var fetchedZones: Set<ZoneID> = []
   /// Types and zones that the server refuses as a whole (UploadHalts.swift).
   package private(set) var halts = UploadHalts()
   private var passedOver = PassedOver()
@@ -122,10 +124,17 @@ package struct OutgoingQueue: Sendable {
   ///
   /// - Returns: the records that waited.
   mutating func fetched(_ zone: ZoneID) -> [RecordID] {
+    fetchedZones.insert(zone)
     let ids = places.ids(waitingFor: .fetch(zone))
     for id in ids { refusedTags[id] = nil }
     return ids
   }
+
+  /// What a zone has had is not known any more.
+  mutating func forgetFetch(of zone: ZoneID) { fetchedZones.remove(zone) }
+
+  /// Whether a zone was fetched to its end since this process began.
+  func hasFetched(_ zone: ZoneID) -> Bool { fetchedZones.contains(zone) }
 
   /// Records of a zone have changed at the server: a deletion that references prevented may be possible now.
   mutating func referencesMayHaveChanged(in zone: ZoneID) { wakeAll(.references(zone)) }
@@ -262,10 +271,11 @@ package struct OutgoingQueue: Sendable {
 
   /// Whether records have to be looked up before they can be sent.
   var hasLookups: Bool { !lookups.isEmpty }
+
   /// Whether the queue has yet to read a record, or to read it again. O(woken records).
   func isUnread(_ id: RecordID, _ pending: Pending) -> Bool { pending.newest > cursor || woken.contains(id) }
 
-  /// Whether a set is checked next, or when a record that it watches changes.
+  /// For tests: whether a set is checked next, or when a record that it watches changes.
   func checks(_ set: RecordSet) -> Bool { lanes[set.zone]?.sets.contains(set.number) == true || watches.has(set) }
 
   /// Takes the records that have to be looked up before they can be sent.

@@ -1,0 +1,113 @@
+// Goal: what a request may have created before its answer was lost is not created a second time before the zone's feed has ended,
+// because another device may have deleted it meanwhile. Method: the process ends with the answer; the feed of the next one stalls.
+
+import Strandline
+import StrandlineSimulation
+import StrandlineSyncProofs
+import StrandlineSystem
+import Synchronization
+import Testing
+
+@Suite(.timeLimit(.minutes(30))) struct `A creation whose answer a process did not hear` {
+  private final class Flag: Sendable {
+    let isUp = Mutex(false)
+    let token = Mutex<ChangeToken?>(nil)
+  }
+
+  /// The device has sent "n", heard no answer, and was started again.
+  private func unheard(_ body: (Device, Device) async throws -> Void) async throws -> (
+    a: Device, b: Device, cloud: RefusingCloud
+  ) {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    try await a.write("old")
+    #expect(try await a.run() == nil)
+    let flag = Flag()
+    cloud.refuse { script in
+      script.beforeModify = { _ in flag.isUp.withLock { $0 = true } }
+      script.lostAnswers = [CloudError(.networkError, reason: "away")]
+      script.refusal = { request, _ in
+        request != .modify && flag.isUp.withLock { $0 } ? CloudError(.networkError, reason: "away") : nil
+      }
+    }
+    try await a.write("n", ["title": "one"])
+    #expect(try await a.run() != nil)
+    try await body(a, b)
+    a.crash()
+    return (a, b, try await a.openRefusing())
+  }
+
+  /// After the first page the feed says that there is more, and shows nothing.
+  private func stall(_ cloud: RefusingCloud) {
+    let flag = Flag()
+    cloud.refuse { script in
+      script.pageMax = 1
+      script.page = { _, page in
+        guard let token = flag.token.withLock({ $0 }) else {
+          flag.token.withLock { $0 = page.token }
+          return page
+        }
+        return ZonePage(changes: [], token: token, moreComing: true)
+      }
+    }
+  }
+
+  @Test func `is not sent again while the feed stalls, and stays deleted`() async throws {
+    let (a, b, cloud) = try await unheard { _, b in
+      for name in ["x", "y"] { try await b.put(name, ["title": "other"]) }
+      try await b.exchange()
+      try await b.erase("n")
+      try await b.exchange()
+    }
+    stall(cloud)
+    _ = try await a.run()
+    #expect(cloud.count(.modify) == 0 && cloud.count(.zoneChanges) >= 2)
+    #expect(try await a.open().sync.status.waits.fetch == 1)
+    cloud.refuse { $0.page = nil }
+    #expect(try await a.run() == nil)
+    #expect(try await a.value("n") == nil)
+    #expect(cloud.count(.modify) == 0)
+    try await b.exchange()
+    #expect(try await b.value("n") == nil)
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `is sent again when the feed has ended without it`() async throws {
+    let fleet = try Fleet()
+    let a = fleet.device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("old")
+    #expect(try await a.run() == nil)
+    // It never arrived.
+    cloud.refuse { $0.refusal = { request, _ in request == .modify ? CloudError(.networkError, reason: "away") : nil } }
+    try await a.write("n", ["title": "one"])
+    #expect(try await a.run() != nil)
+    a.crash()
+    let again = try await a.openRefusing()
+    #expect(try await a.run() == nil)
+    #expect(again.sent == [["n"]] && again.count(.zoneChanges) == 1)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `that a copy of the log may have sent is deleted where its zone was never made`() async throws {
+    let (a, work) = (try Fleet().device("a"), ZoneID("Work"))
+    let cloud = try await a.openRefusing()
+    try await a.write("n", ["title": "one"])
+    let image = a.disk.imageAfterCrash(.none)
+    try await a.write("w", ["title": "one"], zone: work)
+    // The zone of "n" may not be made; that of "w" is, and the server says there what the earlier disk does not know of.
+    cloud.refuse { $0.requests[.createZone] = [CloudError(.accessDenied, reason: "no")] }
+    #expect(try await a.run() != nil)
+    #expect(cloud.sent == [["w"]])
+    try await a.close()
+    a.restore(from: image)
+    let again = try await a.openRefusing()
+    try await a.erase("n")
+    #expect(try await a.run() == nil)
+    #expect(again.count(.lookup) == 1)
+    #expect(again.count(.modify) == 0)
+    #expect(try await a.owesNothing)
+    #expect(try await a.value("n") == nil)
+  }
+}
