@@ -202,6 +202,13 @@ extension SyncPlan {
     let zone = request.zone
     switch error.meaning.request {
     case .signIn: throw error
+    case .zoneMissing where error.code == .zoneNotFound && facts.zone(zone)?.wasSeen != true:
+      // No device of this log has made the zone, so the server has none of these records.
+      let absent = CloudError(.notFound, reason: error.reason)
+      try take(
+        Dictionary(uniqueKeysWithValues: request.names.map { ($0, .failed(absent, serverRecord: nil)) }), to: request,
+        nil,
+        facts)
     case .zoneMissing:
       lookUpLater(zone, error, facts)
       confirmLoss(of: zone, error, facts)
