@@ -33,12 +33,15 @@ import Testing
     }
   }
 
+  /// - Parameter isSorted: the order of the operations does not count.
   func expectUpload(
-    _ driver: inout PlanDriver, _ names: [String], sourceLocation: SourceLocation = #_sourceLocation
+    _ driver: inout PlanDriver, isSorted: Bool = false, _ names: [String],
+    sourceLocation: SourceLocation = #_sourceLocation
   ) throws -> (request: SyncRequest, upload: UploadRequest) {
     let request = try driver.request()
     guard case .modify(let upload) = request else { throw PlanDriver.Unexpected(words: request.words) }
-    #expect(upload.uploads.map(\.id.name) == names, sourceLocation: sourceLocation)
+    let sent = upload.uploads.map(\.id.name)
+    #expect((isSorted ? sent.sorted() : sent) == names, sourceLocation: sourceLocation)
     _ = try driver.leave(request)
     return (request, upload)
   }
