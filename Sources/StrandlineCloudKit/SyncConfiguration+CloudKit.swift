@@ -1,4 +1,4 @@
-// `syncing: .cloudKit("iCloud.app")`: how an app says that a store syncs with CloudKit.
+// `syncing: .cloudKit("iCloud.app", environment: .production)`: how an app says that a store syncs with CloudKit.
 //
 // The session file lies in the store's folder, because a session belongs to one user, as a store does. The API token
 // belongs to the app: it is an argument or an environment variable, and is never written to a file.
@@ -19,7 +19,7 @@ extension SyncConfiguration {
   ///
   /// - Parameters:
   ///   - container: the container's identifier, "iCloud." first.
-  ///   - environment: "development" or "production"; the API token must be of the same one.
+  ///   - environment: that in which the app's records are; the API token must be of the same one.
   ///   - scope: the database; the private one by default. The public one has no change feed and cannot be synced.
   ///   - apiToken: the container's API token. If nil, it is read from the environment variable
   ///     `STRANDLINE_API_TOKEN`. Apple's service needs one, a local server none.
@@ -27,7 +27,7 @@ extension SyncConfiguration {
   /// - Returns: a configuration. Opening a store with it throws `StrandlineError.invalidValue` if `baseURL` is Apple's
   ///   service and there is no API token.
   public static func cloudKit(
-    _ container: String, environment: String = "development", scope: DatabaseScope = .private,
+    _ container: String, environment: CloudEnvironment, scope: DatabaseScope = .private,
     apiToken: String? = nil, baseURL: String = WebServicesDatabase.appleOrigin
   ) -> SyncConfiguration {
     cloudKit(

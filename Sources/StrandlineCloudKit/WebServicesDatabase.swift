@@ -51,7 +51,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
     while origin.hasSuffix("/") { origin.removeLast() }
     self.origin = origin
     self.basePath =
-      "/database/1/\(PercentEncoding.encode(address.container))/\(PercentEncoding.encode(address.environment))/"
+      "/database/1/\(PercentEncoding.encode(address.container))/\(PercentEncoding.encode(address.environment.rawValue))/"
   }
 
   /// A client of a database.

@@ -91,14 +91,14 @@ struct FaultTests {
 
   @Test func `users, containers and environments have separate databases`() async throws {
     let server = CloudServer.still()
-    func client(_ container: String, _ environment: String, _ user: String) -> WebServicesDatabase {
+    func client(_ container: String, _ environment: CloudEnvironment, _ user: String) -> WebServicesDatabase {
       WebServicesDatabase(
         address: CloudAddress(container: container, environment: environment), apiToken: "", session: nil,
         baseURL: "http://127.0.0.1:1", transport: AsUser(user, server), environment: .still())
     }
     let all = [
-      client("iCloud.a", "development", "_u"), client("iCloud.b", "development", "_u"),
-      client("iCloud.a", "production", "_u"), client("iCloud.a", "development", "_v"),
+      client("iCloud.a", .development, "_u"), client("iCloud.b", .development, "_u"),
+      client("iCloud.a", .production, "_u"), client("iCloud.a", .development, "_v"),
     ]
     for (index, one) in all.enumerated() { try await one.createZone(ZoneID("Z\(index)")) }
     for (index, one) in all.enumerated() { #expect(try await one.zones() == [ZoneID("Z\(index)")]) }

@@ -55,20 +55,20 @@ struct SchemaTests {
 
   @Test func `the databases of a container share the types, its environments do not`() async throws {
     let server = CloudServer.still()
-    func database(_ environment: String, _ scope: DatabaseScope) -> WebServicesDatabase {
+    func database(_ environment: CloudEnvironment, _ scope: DatabaseScope) -> WebServicesDatabase {
       WebServicesDatabase(
         address: CloudAddress(container: "iCloud.test", environment: environment, scope: scope), apiToken: "",
         session: nil, baseURL: "http://127.0.0.1:1", transport: InProcessTransport(server), environment: .still())
     }
     let zone = ZoneID("_defaultZone")
     let text = CloudOperation(.create, name: "t", type: "Note", fields: ["x": "text"])
-    let first = database("development", .private)
+    let first = database(.development, .private)
     _ = try await first.modify(
       [CloudOperation(.create, name: "a", type: "Note", fields: ["x": 1])], in: zone, atomic: false)
     let open = ZoneID("_defaultZone", scope: .public)
     #expect(
-      try await database("development", .public).modify([text], in: open, atomic: false)["t"]?.code == .badRequest)
-    #expect(try await database("production", .private).modify([text], in: zone, atomic: false)["t"]?.record != nil)
+      try await database(.development, .public).modify([text], in: open, atomic: false)["t"]?.code == .badRequest)
+    #expect(try await database(.production, .private).modify([text], in: zone, atomic: false)["t"]?.record != nil)
   }
 
   @Test func `a server that is opened again knows the types`() async throws {

@@ -60,7 +60,7 @@ struct `A store that syncs with CloudKit` {
     guard ProcessEnvironment.value(of: SyncConfiguration.apiTokenVariable) == nil else { return }
     let folder = try TemporaryFolder()
     await #expect {
-      try await RecordStore.open(at: folder("a"), syncing: .cloudKit("iCloud.app"))
+      try await RecordStore.open(at: folder("a"), syncing: .cloudKit("iCloud.app", environment: .production))
     } throws: {
       ($0 as? StrandlineError)?.code == .invalidValue && "\($0)".contains("STRANDLINE_API_TOKEN")
     }

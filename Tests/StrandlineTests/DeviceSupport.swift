@@ -57,7 +57,8 @@ extension Fleet {
   /// The private database of the user.
   var database: DatabaseKey {
     DatabaseKey(
-      container: address.container, environment: address.environment, scope: .private, user: CloudServer.defaultUser)
+      container: address.container, environment: address.environment.rawValue, scope: .private,
+      user: CloudServer.defaultUser)
   }
 
   /// A server that has what the disk of this one had when the image was made.

@@ -168,7 +168,7 @@ struct PlanDriver {
     configure(&configuration)
     let address = CloudAddress(container: "iCloud.test")
     let bound = Bound(
-      container: address.container, environment: address.environment, scope: address.scope,
+      container: address.container, environment: address.environment.rawValue, scope: address.scope,
       userHash: Bound.hash(ofUser: "user"))
     let opened = Event.opened(Opened(writer: 5, storeUUID: Array(0..<16), tenure: 1))
     facts = try LogFacts([opened, .bound(bound)] + events)

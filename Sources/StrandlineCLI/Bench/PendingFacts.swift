@@ -23,7 +23,7 @@ struct PendingFacts: SyncFacts {
       .bound(
         Self.address.scope,
         Bound(
-          container: Self.address.container, environment: Self.address.environment, scope: Self.address.scope,
+          container: Self.address.container, environment: Self.address.environment.rawValue, scope: Self.address.scope,
           userHash: Bound.hash(ofUser: "user"))))
     self.state = state
   }

@@ -150,7 +150,7 @@ extension WireBench {
     guard !Command.isNew(path, console) else { throw Failure(.noSuchStore, "there is no store at '\(path)'") }
     var configuration = SyncConfiguration { storePath, environment in
       WebServicesDatabase(
-        address: CloudAddress(container: container, environment: "development"), apiToken: "",
+        address: CloudAddress(container: container, environment: .development), apiToken: "",
         session: try WebSession(path: storePath + "/session", environment: environment.system), baseURL: url,
         transport: NetworkTransport(timeout: console.requestTimeout), environment: environment.system)
     }

@@ -36,9 +36,9 @@ struct SyncTarget {
     if let defect = Self.defect(url: url) {
       throw UsageError(message: "\(option) takes http:// or https://, a host and optionally a port, \(defect)")
     }
-    let environment = arguments["--environment"] ?? "development"
-    guard ["development", "production"].contains(environment) else {
-      throw UsageError(message: "--environment takes development or production, not '\(environment)'")
+    let name = arguments["--environment"] ?? CloudEnvironment.development.rawValue
+    guard let environment = CloudEnvironment(rawValue: name) else {
+      throw UsageError(message: "--environment takes development or production, not '\(name)'")
     }
     self.url = url
     self.console = console

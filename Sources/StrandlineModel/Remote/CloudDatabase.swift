@@ -118,16 +118,22 @@ public struct ZoneQuery: Hashable, Sendable {
   }
 }
 
+/// One of the two sets of databases that a container has. An app in the App Store has the records of production; one that Xcode runs has
+/// those of development, where a record type and a field come to be with the first record that has them.
+public enum CloudEnvironment: String, Hashable, Sendable, CaseIterable {
+  case development, production
+}
+
 /// The address of a database: its container, environment and scope.
 public struct CloudAddress: Hashable, Sendable {
   /// The container's identifier, "iCloud." first.
   public var container: String
-  /// "development" or "production".
-  public var environment: String
+  /// Which of the container's two.
+  public var environment: CloudEnvironment
   /// The database.
   public var scope: DatabaseScope
   /// Names a database.
-  public init(container: String, environment: String = "development", scope: DatabaseScope = .private) {
+  public init(container: String, environment: CloudEnvironment = .development, scope: DatabaseScope = .private) {
     self.container = container
     self.environment = environment
     self.scope = scope

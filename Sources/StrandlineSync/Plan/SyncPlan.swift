@@ -623,7 +623,7 @@ package struct SyncPlan: Sendable {
   /// A store belongs to one container, environment and user for its whole life, with all its databases. Its first cycle binds it.
   private mutating func bind(_ user: String, _ facts: some SyncFacts) throws {
     let bound = Bound(
-      container: address.container, environment: address.environment, scope: scope,
+      container: address.container, environment: address.environment.rawValue, scope: scope,
       userHash: Bound.hash(ofUser: user))
     let known = facts.learned { $0.bounds }
     if let other = known.values.first(where: { !$0.isSameAccount(as: bound) }) {

@@ -4,7 +4,7 @@ package import StrandlineSystem
 
 /// Which cloud a store syncs with, and how.
 ///
-/// StrandlineCloudKit adds `.cloudKit("iCloud.app")`.
+/// StrandlineCloudKit adds `.cloudKit(_:environment:)`.
 public struct SyncConfiguration: Sendable {
   /// Makes the database for a store, given the store's folder (which may hold a session file).
   package var makeDatabase: @Sendable (_ storePath: String, _ environment: StoreEnvironment) throws -> any CloudDatabase
