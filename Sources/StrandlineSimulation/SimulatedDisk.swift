@@ -113,6 +113,9 @@ public final class SimulatedDisk: FileSystem {
     interruption.withLock { $0 = (number, body) }
   }
 
+  /// Does it no more, if that call has not come.
+  package func endInterruption() { interruption.withLock { $0 = nil } }
+
   // MARK: Other faults
 
   /// Makes the call that makes `callCount` this number fail once with an input/output error. If it is a sync, the next

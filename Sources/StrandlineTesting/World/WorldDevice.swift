@@ -36,6 +36,8 @@ final class WorldDevice: Sendable {
   /// What can be put back in place of the disk.
   struct Backup {
     var disk: SimulatedDisk
+    /// Where the store's folder is on it.
+    var path: String
     var lsn: LSN
     var turnCount: Int
     /// What was listed by then.
@@ -45,6 +47,13 @@ final class WorldDevice: Sendable {
   private struct Parts {
     var disk: SimulatedDisk
     var store: RecordStore?
+    /// Where the store's folder is, and where it was when the store was opened.
+    var path = "/store"
+    var openedPath = "/store"
+    /// In another process.
+    var reader: RecordStore?
+    /// The last event that the app was told of since the power was cut last.
+    var acknowledged: LSN = .none
     var backup: Backup?
     var reading = WorldReading()
     /// Events that were read and that the judge has not seen.
@@ -69,6 +78,12 @@ final class WorldDevice: Sendable {
   /// What has been read of its log, compactions or not.
   var reading: WorldReading { parts.withLock { $0.reading } }
   var backup: Backup? { parts.withLock { $0.backup } }
+  /// Where the store's folder is.
+  var path: String { parts.withLock { $0.path } }
+  /// Where it was before it was moved, while the store is open; nil if it is where the store was opened.
+  var leftPath: String? {
+    parts.withLock { $0.store != nil && $0.path != $0.openedPath ? $0.openedPath : nil }
+  }
   /// How often the store was opened.
   var starts: UInt64 { parts.withLock { $0.starts } }
 
@@ -109,17 +124,60 @@ final class WorldDevice: Sendable {
     options.atomicZones = WorldNames.atomicZones
     configure(&configuration, &options)
     options.conflicts[WorldPlan.tallyType] = WorldTallyChange.rules
+    let path = path
     let store = try await RecordStore.open(
-      at: "/store", syncing: configuration, options: options, environment: environment)
-    parts.withLock { $0.store = store }
+      at: path, syncing: configuration, options: options, environment: environment)
+    parts.withLock { ($0.store, $0.openedPath) = (store, path) }
     return store
+  }
+
+  // MARK: Other processes
+
+  private func readersEnvironment(_ disk: SimulatedDisk) -> SystemEnvironment {
+    SystemEnvironment(
+      fileSystem: disk, clock: clock, random: SeededRandom(seed: seed ^ 0x52_45_41_44), taskExecutor: executor)
   }
 
   /// A reader of its store in another process, opened now.
   func reader() throws -> RecordStore {
-    let system = SystemEnvironment(
-      fileSystem: disk, clock: clock, random: SeededRandom(seed: seed ^ 0x52_45_41_44), taskExecutor: executor)
-    return try RecordStore.openReadOnly(at: "/store", environment: StoreEnvironment(system, isSimulated: true))
+    try RecordStore.openReadOnly(at: path, environment: StoreEnvironment(readersEnvironment(disk), isSimulated: true))
+  }
+
+  /// The reader that another process keeps open; nil if none does.
+  var openReader: RecordStore? { parts.withLock { $0.reader } }
+
+  /// The same, opened or brought up to date now.
+  func refreshedReader() throws -> RecordStore {
+    if let reader = openReader {
+      try reader.refresh()
+      return reader
+    }
+    let reader = try reader()
+    parts.withLock { $0.reader = reader }
+    return reader
+  }
+
+  /// The last event that the app was told of since the power was cut last: a reader shows it.
+  var acknowledged: LSN { parts.withLock { $0.acknowledged } }
+  func acknowledge(_ lsn: LSN) { parts.withLock { $0.acknowledged = lsn } }
+
+  /// The process ends.
+  func endReader() { parts.withLock { $0.reader = nil } }
+
+  /// The last event that the store would have after a power cut now that loses everything that was not synced.
+  func lastSyncedLSN() throws -> LSN {
+    let reader = try LogReader.open(at: path, environment: readersEnvironment(image()))
+    try reader.poll { _ in }
+    return LSN(rawValue: reader.lastLSN)
+  }
+
+  /// Moves the folder of the store. When this returns, that is durable.
+  func moveFolder() throws {
+    let (disk, path) = parts.withLock { ($0.disk, $0.path) }
+    let place = path == "/store" ? "/moved" : "/store"
+    try disk.renameFolder(path, to: place)
+    try disk.folder("/").sync()
+    parts.withLock { $0.path = place }
   }
 
   /// Syncs once. This is the one place that knows how the engine is driven.
@@ -139,7 +197,7 @@ final class WorldDevice: Sendable {
     let disk = disk
     disk.cutPower()
     let found = disk.imageAfterCrash(using: SeededRandom(seed: seed))
-    parts.withLock { ($0.disk, $0.store) = (found, nil) }
+    parts.withLock { ($0.disk, $0.store, $0.reader, $0.acknowledged) = (found, nil, nil, .none) }
     // Ends what the process that has died would not have ended; it cannot change the disk any more.
     _ = try? await store?.close()
   }
@@ -161,7 +219,17 @@ final class WorldDevice: Sendable {
     _ = try await open()
   }
 
-  /// The disk as it would be after a power cut now that loses nothing.
+  /// Lets the app end a store whose folder was moved.
+  ///
+  /// - Returns: what it is told.
+  func closeMoved() async -> (any Error)? {
+    let store = store
+    parts.withLock { $0.store = nil }
+    do { try await store?.close() } catch { return error }
+    return nil
+  }
+
+  /// The disk as it would be after a power cut now, with nothing that was not synced.
   func image() -> SimulatedDisk { disk.imageAfterCrash(.none) }
 
   func backUp(at lsn: LSN) throws {
@@ -169,17 +237,23 @@ final class WorldDevice: Sendable {
     let image = image()
     let turnCount = clock.turnCount
     parts.withLock { parts in
-      parts.backup = Backup(disk: image, lsn: lsn, turnCount: turnCount, listed: parts.reading.listed)
+      parts.backup = Backup(
+        disk: image, path: parts.path, lsn: lsn, turnCount: turnCount, listed: parts.reading.listed)
     }
   }
 
   /// Puts another disk in place of this one.
-  func replaceDisk(by image: SimulatedDisk, reading: WorldReading) async {
+  ///
+  /// - Parameter path: where the store's folder is on it.
+  func replaceDisk(by image: SimulatedDisk, at path: String, reading: WorldReading) async {
     let store = store
     disk.cutPower()
     let new = image.clone()
     new.capacity = nil
-    parts.withLock { ($0.disk, $0.store, $0.reading, $0.unjudged) = (new, nil, reading, []) }
+    parts.withLock { parts in
+      (parts.disk, parts.path, parts.store, parts.reader) = (new, path, nil, nil)
+      (parts.reading, parts.unjudged, parts.acknowledged) = (reading, [], .none)
+    }
     _ = try? await store?.close()
   }
 
@@ -212,10 +286,13 @@ final class WorldDevice: Sendable {
   }
 
   /// All records that the app sees, one on each line, ordered by zone and name.
-  func dump() async throws -> [String] {
+  func dump() async throws -> [String] { try Self.dump(try await open()) }
+
+  /// All records that a store shows.
+  static func dump(_ store: RecordStore) throws -> [String] {
     var lines: [String] = []
-    try await open().forEachRecord { record in
-      lines.append(Self.line(record.id, record.type, record.parent, record.fields))
+    try store.forEachRecord { record in
+      lines.append(line(record.id, record.type, record.parent, record.fields))
     }
     return lines
   }

@@ -62,6 +62,10 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
 
   /// Zones with as many records as the engine removes without a question, or some more, that are emptied or made again.
   public static let crowds = WorldFaults(rawValue: 1 << 24)
+  /// Other processes that read a device's store, also in the middle of a write or a sync.
+  public static let readers = WorldFaults(rawValue: 1 << 25)
+  /// Folders of stores that a person moves while an app has them open.
+  public static let moves = WorldFaults(rawValue: 1 << 26)
 
   /// Every group.
   public static let all: WorldFaults = WorldFaults(groups.map(\.group))
@@ -69,7 +73,9 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
   /// Groups that draw from random numbers of their own: they were added when seeds had become famous by what the others do.
   package static let later: WorldFaults = [.automatic, .rights, .space]
   /// The same, each from its own: one more changes nothing of the others.
-  package static let alone: WorldFaults = [.equal, .nodes, .remade, .omissions, .names, .screens, .crowds]
+  package static let alone: WorldFaults = [
+    .equal, .nodes, .remade, .omissions, .names, .screens, .crowds, .readers, .moves,
+  ]
 
   private static let groups: [(name: String, group: WorldFaults)] = [
     ("network", .network), ("power", .power), ("clocks", .clocks), ("refusals", .refusals), ("quota", .quota),
@@ -79,7 +85,7 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
     ("equal", .equal), ("nodes", .nodes),
     ("remade", .remade), ("omissions", .omissions),
     ("names", .names),
-    ("screens", .screens), ("crowds", .crowds),
+    ("screens", .screens), ("crowds", .crowds), ("readers", .readers), ("moves", .moves),
   ]
 
   /// The groups one by one, in a fixed order.
@@ -213,6 +219,16 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
   case crowd
   /// A reader in another process that was opened right after a write.
   case otherReader
+  /// A reader in another process that was brought up to date between two steps.
+  case refreshedReader
+  /// A reader in another process that was opened or brought up to date in the middle of a write or a sync.
+  case readerMeanwhile
+  /// A store whose folder was moved between two steps while it was open.
+  case movedFolder
+  /// A store whose folder was moved in the middle of a write or a sync.
+  case movedFolderMeanwhile
+  /// A write or a sync that was refused because the store's folder was moved in the middle of it.
+  case refusedAfterMove
 
   /// The groups of which one must be on for the case to occur; empty if it occurs without faults.
   public var faults: WorldFaults {
@@ -247,6 +263,8 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
     case .otherNode: .nodes
     case .screenSave: .screens
     case .crowd: .crowds
+    case .refreshedReader, .readerMeanwhile: .readers
+    case .movedFolder, .movedFolderMeanwhile, .refusedAfterMove: .moves
     }
   }
 }

@@ -50,13 +50,15 @@ struct WorldMemory {
     var lsn: LSN
     var isForfeit = false
   }
-  /// A transaction that a power cut interrupted.
+  /// A transaction that a power cut interrupted, or that was refused because the store's folder was moved.
   struct Interrupted {
     /// The last event before it.
     var before: LSN
     /// The value that all its fields have.
     var mark: String
     var count: Int
+    /// The app was told that nothing of it is there.
+    var isRefused = false
   }
 
   private(set) var writes: [Write] = []

@@ -122,6 +122,12 @@ enum WorldAction: Hashable, Sendable {
   /// A person changes fields of what a screen shows, and the app saves it, and goes on with what the save returned or with what it
   /// saved.
   case editScreen(device: Int, record: Int, fields: [Int], keeps: Bool)
+  /// A process that only reads the device's store looks what is new: before the n-th call of the device's next step that changes
+  /// the disk; 0: now.
+  case look(device: Int, call: Int)
+  /// A person moves the folder of the device's open store: before the n-th call of the device's next step that changes the disk; 0:
+  /// now. After that step the app finds out, and opens the store where it is.
+  case moveFolder(device: Int, call: Int)
 
   /// The device that the step is about, if it is about one.
   var device: Int? {
@@ -130,7 +136,7 @@ enum WorldAction: Hashable, Sendable {
       .writeMeanwhile(let device, _, _), .compactMeanwhile(let device, _), .cutPower(let device, _),
       .compact(let device, _), .turnClock(let device, _), .copy(let device), .backUp(let device), .restore(let device),
       .fillDisk(let device, _), .emptyZone(let device, _), .omit(let device, _), .show(let device, _),
-      .editScreen(let device, _, _, _):
+      .editScreen(let device, _, _, _), .look(let device, _), .moveFolder(let device, _):
       device
     case .throttle, .refuse, .quota, .expireTokens, .deleteZone, .makeZone, .foreign, .stalePages, .deny,
       .remakeZone, .crowd:
@@ -230,6 +236,8 @@ struct WorldPlan: Sendable {
     if self.faults.contains(.remade) { strewRemade(days) }
     if self.faults.contains(.omissions) { strewOmissions(days) }
     if self.faults.contains(.crowds) { strewCrowd() }
+    if self.faults.contains(.readers) { strewVisits(4 * days, .readers) { .look(device: $0, call: $1) } }
+    if self.faults.contains(.moves) { strewVisits(days, .moves) { .moveFolder(device: $0, call: $1) } }
     if self.faults.contains(.screens) {
       let random = Self.drawing(seed, .screens)
       for _ in 0..<6 { strew(days, random, Self.screen(of: devices)) }
@@ -251,6 +259,26 @@ struct WorldPlan: Sendable {
       case 0: insert([crowd] + syncs + [.remakeZone(0), sync], random)
       case 1: insert([crowd] + syncs + [.emptyZone(device: random.below(devices), zone: 0), sync], random)
       default: insert([crowd] + syncs + [.omit(device: device, omission), .expireTokens, sync], random)
+      }
+    }
+  }
+
+  /// What others do in a store's folder: between two steps, or in the middle of a write or a sync, which follows then.
+  private mutating func strewVisits(
+    _ countMax: Int, _ group: WorldFaults, _ visit: (_ device: Int, _ call: Int) -> WorldAction
+  ) {
+    let random = Self.drawing(seed, group)
+    for _ in 0..<countMax * (1 + random.below(3)) {
+      let device = random.below(devices)
+      switch random.below(5) {
+      case 0: insert([visit(device, 0)], random)
+      case 1, 2:
+        let change = WorldChange.set(
+          record: random.below(Self.recordCount), field: random.below(Self.fields.count), isNil: false, revives: true)
+        insert([visit(device, 1 + random.below(4)), .write(device: device, [change])], random)
+      default:
+        let call = 1 + random.below(random.below(3) == 0 ? 60 : 12)
+        insert([visit(device, call), .sync(device: device, direction: 0)], random)
       }
     }
   }

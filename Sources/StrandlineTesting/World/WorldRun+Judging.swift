@@ -195,7 +195,7 @@ extension WorldRun {
     throw WorldBroken(.tokenAfterData, "\(words()), version \(last.tag), but the device has none")
   }
 
-  // MARK: After a power cut
+  // MARK: After a power cut or a move
 
   mutating func judgeRestart(_ device: WorldDevice, in store: RecordStore) throws {
     for (lsn, id) in (memory.acknowledged[device.number] ?? [:]).sorted(by: { $0.key < $1.key }) {
@@ -203,7 +203,8 @@ extension WorldRun {
       guard let found, found.recordID == id else {
         throw WorldBroken(
           .durable,
-          "\(device.name): event \(lsn) was acknowledged and is \(found?.kindName ?? "lost") after a power cut")
+          "\(device.name): event \(lsn) was acknowledged and is \(found?.kindName ?? "lost") after a power cut or a move"
+        )
       }
     }
     guard let interrupted = memory.interrupted.removeValue(forKey: device.number) else { return }
@@ -219,6 +220,9 @@ extension WorldRun {
     if count != 0, count != interrupted.count {
       throw WorldBroken(
         .whole, "\(device.name): \(count) of \(interrupted.count) changes of an interrupted transaction are there")
+    }
+    if count != 0, interrupted.isRefused {
+      throw WorldBroken(.honest, "\(device.name): a write was refused as that of a moved store, and is there")
     }
   }
 

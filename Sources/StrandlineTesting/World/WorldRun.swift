@@ -42,8 +42,8 @@ struct WorldRun {
   let tallies: WorldTallies
   /// The tool that others use at the server.
   private let tool: WebServicesDatabase
-  /// The call of a power cut that is planned and has not happened, by device.
-  private var plannedCuts: [Int: (call: Int, seed: UInt64)] = [:]
+  /// What is planned for a call of each device's next step that changes the disk.
+  var planned = WorldPlannedCalls()
   private var isQuotaFull = false
   /// The zones that a person has had each device ask for again.
   var resumed: [Int: Set<ZoneID>] = [:]
@@ -52,7 +52,8 @@ struct WorldRun {
 
   static let address = CloudAddress(container: "iCloud.world")
   static let key = DatabaseKey(
-    container: address.container, environment: address.environment, scope: .private, user: CloudServer.defaultUser)
+    container: address.container, environment: address.environment.rawValue, scope: .private,
+    user: CloudServer.defaultUser)
 
   init(
     _ plan: WorldPlan, _ app: WorldApp, isTold: Bool, _ executor: OneAtATimeExecutor, _ requests: WorldRequests? = nil
@@ -170,7 +171,7 @@ struct WorldRun {
       say("\(device.name) loses power")
       try await restart(device, seed: next.seed)
     case .cutPower(_, let call):
-      plannedCuts[device.number] = (call, next.seed)
+      planned.cuts[device.number] = (call, next.seed)
       say("\(device.name) will lose power at its disk's call \(call)")
     case .compact(_, let milliseconds): try await compact(device, milliseconds)
     case .turnClock(_, let milliseconds):
@@ -194,6 +195,10 @@ struct WorldRun {
     case .show(_, let record): try await show(record, on: device)
     case .editScreen(_, let record, let fields, let keeps):
       try await editScreen(record, fields, keeps: keeps, on: device)
+    case .look(_, 0): try await look(at: device)
+    case .look(_, let call): planned.visits[device.number] = (.look, call, next.seed)
+    case .moveFolder(_, 0): try await moveFolder(of: device, seed: next.seed)
+    case .moveFolder(_, let call): planned.visits[device.number] = (.move, call, next.seed)
     default: break
     }
   }
@@ -217,7 +222,7 @@ struct WorldRun {
     let mark = "\(device.name).\(step)"
     let before = store.durableLSN
     let known = try births(of: changes, in: store)
-    armPowerCut(device)
+    arm(device)
     let names = plan.names
     do {
       let receipt = try store.writeBlocking { tx in
@@ -227,12 +232,16 @@ struct WorldRun {
       try remember(receipt, changes, known, on: device, in: store)
     } catch let error as StrandlineError {
       let isPlain = changes.allSatisfy { if case .set(_, _, false, false) = $0 { true } else { false } }
-      if device.disk.isOff {
+      var interrupted = WorldMemory.Interrupted(before: before, mark: mark, count: changes.count)
+      if isMoved(device, error) {
+        say("\(device.name) \(Self.words(changes)): the store was moved")
+        interrupted.isRefused = true
+        memory.interrupted[device.number] = interrupted
+      } else if device.disk.isOff {
         tally[.powerCutInWrite] += 1
         say("\(device.name) \(Self.words(changes)): the power is cut")
         tallies.interrupt(changes, on: device.number)
-        memory.interrupted[device.number] =
-          isPlain ? WorldMemory.Interrupted(before: before, mark: mark, count: changes.count) : nil
+        memory.interrupted[device.number] = isPlain ? interrupted : nil
         for change in changes {
           memory.mayBeDead(plan.names.records[change.record], known[change.record] ?? [])
         }
@@ -246,7 +255,7 @@ struct WorldRun {
         throw WorldBroken(.honest, "\(device.name) cannot write: \(error)")
       }
     }
-    try await endPowerCut(device)
+    try await endPlanned(device)
   }
 
   /// A person deletes every record of a zone.
@@ -272,7 +281,7 @@ struct WorldRun {
     let store = try await device.open()
     let id = plan.names.records[record]
     guard try store.record(id) == nil else { return false }
-    armPowerCut(device)
+    arm(device)
     do {
       let receipt = try await store.restore(id)
       say("\(device.name) restores \(id): \(receipt.lsns.map { "\($0)" } ?? "unchanged")")
@@ -283,12 +292,14 @@ struct WorldRun {
       }
       try remember(receipt, fields, [:], on: device, in: store)
     } catch let error as StrandlineError {
-      if device.disk.isOff {
+      if isMoved(device, error) {
+        say("\(device.name) cannot restore \(id): the store was moved")
+      } else if device.disk.isOff {
         tally[.powerCutInWrite] += 1
       } else if error.code == .noSuchRecord || isForeignName(error)
         || (error.code == .invalidValue && error.message.contains("below itself"))
       {
-        try await endPowerCut(device)
+        try await endPlanned(device)
         return false
       } else if isFull(device, error) {
         say("\(device.name) cannot restore \(id): the disk is full")
@@ -296,7 +307,7 @@ struct WorldRun {
         throw WorldBroken(.honest, "\(device.name) cannot restore \(id): \(error)")
       }
     }
-    try await endPowerCut(device)
+    try await endPlanned(device)
     return true
   }
 
@@ -389,6 +400,7 @@ struct WorldRun {
     tally[.write] += 1
     if Set(changes.map(\.record)).count > 1 { tally[.together] += 1 }
     guard let lsns = receipt.lsns else { return }
+    device.acknowledge(lsns.upperBound)
     for change in changes {
       let id = plan.names.records[change.record]
       switch change {
@@ -499,7 +511,7 @@ struct WorldRun {
     try device.readOn()
     let copy = addDevice(offMilliseconds: device.clock.offMilliseconds)
     if device.clock.isUnheard { copy.clock.forgetsTurn() }
-    await copy.replaceDisk(by: device.image(), reading: device.reading)
+    await copy.replaceDisk(by: device.image(), at: device.path, reading: device.reading)
     copy.line.omitted = device.line.omitted
     together.copy(device.number, to: copy.number)
     tallies.copy(device.number, to: copy.number)
@@ -518,27 +530,14 @@ struct WorldRun {
     var reading = device.reading
     (reading.upTo, reading.listed) = (backup.lsn, backup.listed)
     reading.forgetEvents(after: backup.lsn)
-    await device.replaceDisk(by: backup.disk, reading: reading)
+    await device.replaceDisk(by: backup.disk, at: backup.path, reading: reading)
     if backup.turnCount != device.clock.turnCount { device.clock.forgetsTurn() }
     device.line.forgetWait()
     tally[.restore] += 1
     say("\(device.name) gets its disk of event \(backup.lsn) back")
   }
 
-  /// Lets a planned power cut count the calls of what follows.
-  func armPowerCut(_ device: WorldDevice) {
-    guard let cut = plannedCuts[device.number] else { return }
-    device.disk.cutPower(atCall: device.disk.callCount + cut.call)
-  }
-
-  /// After what a power cut was planned for: the device starts again if it was cut.
-  mutating func endPowerCut(_ device: WorldDevice) async throws {
-    guard let cut = plannedCuts.removeValue(forKey: device.number) else { return }
-    device.disk.crashAtCall = nil
-    if device.disk.isOff { try await restart(device, seed: cut.seed) }
-  }
-
-  private mutating func restart(_ device: WorldDevice, seed: UInt64) async throws {
+  mutating func restart(_ device: WorldDevice, seed: UInt64) async throws {
     await device.restart(seed: seed)
     do {
       do {
@@ -564,20 +563,20 @@ struct WorldRun {
   private mutating func sync(_ device: WorldDevice, _ cause: WorldCause) async throws {
     let store = try await device.open()
     let before = try owed(store)
-    armPowerCut(device)
+    arm(device)
     let error = await sync(device, cause, owedBefore: before)
     // First: what the store does beside the sync could meet the cut after it was asked for.
     device.disk.crashAtCall = nil
     let isOff = device.disk.isOff
-    if isOff {
-      tally[.powerCutInSync] += 1
-      // The wait may not have been written down yet.
-      device.line.forgetWait()
-    }
+    let isMoved = (error as? StrandlineError).map { self.isMoved(device, $0) } ?? false
+    if isOff { tally[.powerCutInSync] += 1 }
+    // The wait may not have been written down yet.
+    if isOff || device.leftPath != nil { device.line.forgetWait() }
     if memory.begunCompactions.take() > 0 { memory.acknowledged[device.number] = nil }
     takeCounts()
-    try await endPowerCut(device)
-    if let error, !isOff { try explain(error, device) }
+    // What the open store knows may be the explanation.
+    if let error, !isOff, !isMoved { try explain(error, device) }
+    try await endPlanned(device)
   }
 
   /// Now and then a person decides at once about a zone that was emptied, or made again.

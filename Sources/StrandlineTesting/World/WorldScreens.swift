@@ -114,7 +114,7 @@ extension WorldRun {
     let store = try await device.open()
     let id = plan.names.records[record]
     for field in fields { screen.set(field, Self.value(field, "\(device.name).\(step)", Int64(step))) }
-    armPowerCut(device)
+    arm(device)
     do {
       let receipt = try store.writeBlocking { try screen.save(in: &$0, goesOn: keeps) }
       say("\(device.name) saves the screen of \(id): \(receipt.lsns.map { "\($0)" } ?? "unchanged")")
@@ -124,7 +124,10 @@ extension WorldRun {
       let changes = fields.map { WorldChange.set(record: record, field: $0, isNil: false, revives: false) }
       try remember(receipt, changes, [:], on: device, in: store)
     } catch let error as StrandlineError {
-      if device.disk.isOff {
+      if isMoved(device, error) {
+        say("\(device.name) cannot save the screen of \(id): the store was moved")
+        screens[device.number, record] = nil
+      } else if device.disk.isOff {
         tally[.powerCutInWrite] += 1
         screens[device.number, record] = nil
       } else if [.recordWasDeleted, .noSuchRecord, .typeMismatch].contains(error.code) {
@@ -138,7 +141,7 @@ extension WorldRun {
         throw WorldBroken(.honest, "\(device.name) cannot save the screen of \(id): \(error)")
       }
     }
-    try await endPowerCut(device)
+    try await endPlanned(device)
   }
 
   /// A save wrote only what the person changed.

@@ -1,0 +1,244 @@
+// What others do in the folder of a device's store: a process that only reads it, and a person who moves it while the app has
+// it open. Both come between two steps, or before a call in the middle of a write or a sync.
+
+internal import Strandline
+internal import StrandlineLog
+internal import StrandlineSimulation
+internal import StrandlineSystem
+internal import Synchronization
+
+/// What others do in a store's folder.
+enum WorldVisit: Sendable {
+  /// A process that reads the store looks what is new.
+  case look
+  /// A person moves the folder.
+  case move
+}
+
+/// What is planned for a call of each device's next step that changes the disk: by device, before which of its calls.
+struct WorldPlannedCalls {
+  /// At this call the power is cut.
+  var cuts: [Int: (call: Int, seed: UInt64)] = [:]
+  var visits: [Int: (what: WorldVisit, call: Int, seed: UInt64)] = [:]
+  /// What the visits met.
+  let met = WorldMet()
+}
+
+/// What visits in the middle of a step met.
+final class WorldMet: Sendable {
+  private struct State {
+    var looks = 0
+    var moves = 0
+    var broken: String?
+  }
+  private let state = Mutex(State())
+
+  func look(_ broken: String?) {
+    state.withLock { state in
+      state.looks += 1
+      state.broken = state.broken ?? broken
+    }
+  }
+  func move(_ broken: String?) {
+    state.withLock { state in
+      state.moves += 1
+      state.broken = state.broken ?? broken
+    }
+  }
+
+  /// How many there were since this was asked last, and what was wrong first.
+  func take() -> (looks: Int, moves: Int, broken: String?) {
+    state.withLock { state in
+      defer { state = State() }
+      return (state.looks, state.moves, state.broken)
+    }
+  }
+}
+
+extension WorldRun {
+  // MARK: Planned calls
+
+  /// Lets what is planned count the calls of what follows. A visit waits for a power cut to be over.
+  func arm(_ device: WorldDevice) {
+    let disk = device.disk
+    if let cut = planned.cuts[device.number] {
+      disk.cutPower(atCall: disk.callCount + cut.call)
+    } else if let visit = planned.visits[device.number] {
+      let (met, time) = (planned.met, time)
+      let acknowledged = device.acknowledged
+      disk.interrupt(beforeCall: disk.callCount + visit.call) {
+        switch visit.what {
+        case .look: met.look(Self.lookMeanwhile(at: device, acknowledged))
+        case .move:
+          do {
+            try device.moveFolder()
+            // Half of the moves are noticed in the same step, if the writer begins another group in it.
+            if visit.seed.isMultiple(of: 2) { time.advance(milliseconds: Int64(StoreLook.milliseconds)) }
+            met.move(nil)
+          } catch { met.move("the folder cannot be moved: \(error)") }
+        }
+      }
+    }
+  }
+
+  /// After what something was planned for: the device starts again if its power was cut, and the store is opened again where it is
+  /// if its folder was moved.
+  mutating func endPlanned(_ device: WorldDevice) async throws {
+    if let cut = planned.cuts.removeValue(forKey: device.number) {
+      device.disk.crashAtCall = nil
+      if device.disk.isOff { try await restart(device, seed: cut.seed) }
+    } else if let visit = planned.visits.removeValue(forKey: device.number) {
+      device.disk.endInterruption()
+      let met = planned.met.take()
+      tally[.readerMeanwhile] += met.looks
+      tally[.movedFolderMeanwhile] += met.moves
+      if let broken = met.broken { throw WorldBroken(.durable, "\(device.name): \(broken)") }
+      if met.looks > 0 { say("\(device.name): a reader has looked meanwhile") }
+      if device.leftPath != nil { try await reopen(device, seed: visit.seed) }
+    }
+  }
+
+  // MARK: Readers
+
+  /// A process that only reads a device's store looks what is new: it shows what the app was told, and what the writer shows.
+  mutating func look(at device: WorldDevice) async throws {
+    let store = try await device.open()
+    let wasOpen = device.openReader != nil
+    let reader: RecordStore
+    do { reader = try device.refreshedReader() } catch {
+      throw WorldBroken(.durable, "\(device.name): a reader cannot look: \(error)")
+    }
+    if wasOpen { tally[.refreshedReader] += 1 }
+    say("\(device.name): a reader \(wasOpen ? "looks again" : "is opened") and shows \(reader.durableLSN)")
+    guard device.acknowledged <= reader.durableLSN, reader.durableLSN <= store.durableLSN else {
+      throw WorldBroken(
+        .durable,
+        "\(device.name): a reader shows event \(reader.durableLSN), \(device.acknowledged) was acknowledged, and "
+          + "\(store.durableLSN) is durable")
+    }
+    // What a full disk keeps an open from copying only the writer has.
+    guard reader.durableLSN == store.durableLSN else { return }
+    let (shown, written) = (try WorldDevice.dump(reader), try WorldDevice.dump(store))
+    if let difference = zip(shown + [""], written + [""]).first(where: { !$0.equalsUTF8($1) }) {
+      throw WorldBroken(.durable, "\(device.name): a reader shows '\(difference.0)' for '\(difference.1)'")
+    }
+  }
+
+  /// The same while the writer is at work: what was acknowledged before is shown, and nothing that a power cut could take.
+  ///
+  /// - Returns: what is wrong.
+  private static func lookMeanwhile(at device: WorldDevice, _ acknowledged: LSN) -> String? {
+    do {
+      let shown = try device.refreshedReader().durableLSN
+      guard shown >= acknowledged else {
+        return "a reader in the middle of a step shows event \(shown), and \(acknowledged) was acknowledged"
+      }
+      let synced = try device.lastSyncedLSN()
+      guard shown <= synced else {
+        return "a reader in the middle of a step shows event \(shown), and a power cut leaves \(synced)"
+      }
+      return nil
+    } catch {
+      return "a reader cannot look in the middle of a step: \(error)"
+    }
+  }
+
+  // MARK: Moved folders
+
+  /// Whether an error says that a device's folder was moved, and it was.
+  mutating func isMoved(_ device: WorldDevice, _ error: StrandlineError) -> Bool {
+    guard device.leftPath != nil, Self.isOfMoved(error) else { return false }
+    tally[.refusedAfterMove] += 1
+    return true
+  }
+
+  /// A person moves the folder of a device's open store.
+  mutating func moveFolder(of device: WorldDevice, seed: UInt64) async throws {
+    _ = try await device.open()
+    try device.moveFolder()
+    tally[.movedFolder] += 1
+    try await reopen(device, seed: seed)
+  }
+
+  /// The app finds out that its store's folder was moved, and opens the store where it is: everything is there that was acknowledged,
+  /// and nothing at the place that it left.
+  mutating func reopen(_ device: WorldDevice, seed: UInt64) async throws {
+    guard let store = device.store, let left = device.leftPath else { return }
+    say("\(device.name): the store is moved from \(left) to \(device.path)")
+    try device.readOn()
+    try judgeReaderOfMoved(device)
+    time.advance(milliseconds: Int64(StoreLook.milliseconds))
+    do {
+      // Whatever it writes.
+      _ = try store.writeBlocking { tx in
+        try tx.save(Record(type: WorldPlan.types[0], id: RecordID("moved", zone: plan.names.zones[0])))
+      }
+      throw WorldBroken(.honest, "\(device.name): a write was taken though the store was moved 200 ms before")
+    } catch let error as StrandlineError {
+      try judgeMoved(device, error)
+    }
+    let durable = store.durableLSN
+    if seed.isMultiple(of: 3) {
+      try await restart(device, seed: seed)
+    } else {
+      guard let error = await device.closeMoved() as? StrandlineError else {
+        throw WorldBroken(.honest, "\(device.name): the close of a moved store says nothing")
+      }
+      try judgeMoved(device, error)
+      device.endReader()
+      do { _ = try await device.open() } catch let error as StrandlineError where isFull(device, error) {
+        say("\(device.name) does not open on a full disk, and a person makes room")
+        device.disk.capacity = nil
+      }
+    }
+    let opened = try await device.open()
+    try judgeRestart(device, in: opened)
+    guard opened.durableLSN >= durable else {
+      throw WorldBroken(
+        .durable, "\(device.name): event \(durable) was durable, and the moved store ends with \(opened.durableLSN)")
+    }
+    let there = device.disk.paths.filter { $0 == left || $0.hasPrefix(left + "/") }
+    if !there.isEmpty {
+      throw WorldBroken(.durable, "\(device.name): there are files where the store was moved away from: \(there)")
+    }
+  }
+
+  /// - Throws: if the error is none of those that a moved store has.
+  private func judgeMoved(_ device: WorldDevice, _ error: StrandlineError) throws {
+    if Self.isOfMoved(error) { return }
+    throw WorldBroken(.honest, "\(device.name): a store whose folder was moved says \(error)")
+  }
+
+  /// A log whose end a full disk kept its open from copying says that until it can: also when there is room, but the folder was moved.
+  private static func isOfMoved(_ error: StrandlineError) -> Bool {
+    error.code == .storeReplaced || error.code == .diskFull
+  }
+
+  /// A reader that was open says so, and goes on to show what it showed, as far as no compaction has removed it since.
+  private func judgeReaderOfMoved(_ device: WorldDevice) throws {
+    guard let reader = device.openReader else { return }
+    let shown = try Self.dumpUnlessOutdated(reader)
+    do {
+      try reader.refresh()
+    } catch let error as StrandlineError where error.code == .storeReplaced {
+      guard try Self.dumpUnlessOutdated(reader) == shown else {
+        throw WorldBroken(.durable, "\(device.name): a reader of a moved store shows something else")
+      }
+      return
+    }
+    // It was opened in the new place, after the move.
+    guard reader.path == device.path else {
+      throw WorldBroken(.honest, "\(device.name): a reader does not say that its store was moved")
+    }
+  }
+
+  /// Returns nil where the reader says that the writer's compaction has removed events since it was opened or refreshed; or, where
+  /// it looked for them, that the store was moved.
+  private static func dumpUnlessOutdated(_ reader: RecordStore) throws -> [String]? {
+    do { return try WorldDevice.dump(reader) } catch let error as StrandlineError
+      where error.code == .outdated || error.code == .storeReplaced
+    {
+      return nil
+    }
+  }
+}
