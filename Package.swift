@@ -190,3 +190,13 @@ let package = Package(
 #else
   package.targets.append(.target(name: "StrandlineUI", dependencies: ["Strandline"], swiftSettings: strict))
 #endif
+
+// One target with those that it needs, and no product: `STRANDLINE_ONLY=StrandlineLogTests swift test` builds a tenth of all.
+if let only = Context.environment["STRANDLINE_ONLY"] {
+  var needed: Set = [only]
+  for target in package.targets.reversed() where needed.contains(target.name) {
+    for case .byNameItem(let name, _) in target.dependencies { needed.insert(name) }
+  }
+  package.targets.removeAll { !needed.contains($0.name) }
+  package.products = []
+}
