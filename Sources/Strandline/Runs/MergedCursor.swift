@@ -57,13 +57,23 @@ package struct MergedCursor {
     guard let first = order.first else { return }
     var leaving = 1
     while leaving < order.count, cursors[order[leaving]].key == cursors[first].key { leaving += 1 }
+    if leaving == 1 {
+      // Most often it stays the first.
+      let hasMore = try cursors[first].advance()
+      if hasMore, order.count == 1 || isBefore(first, order[1]) { return }
+      order.removeFirst()
+      return hasMore ? insert(first) : ()
+    }
     // A cursor that is moved takes its place behind those that are still to be moved: its new key is larger.
     for _ in 0..<leaving { try advance(order.removeFirst()) }
   }
 
   /// Moves one cursor and puts it in its place of the order; a cursor at its end has none.
   private mutating func advance(_ number: Int) throws(RunError) {
-    guard try cursors[number].advance() else { return }
+    if try cursors[number].advance() { insert(number) }
+  }
+
+  private mutating func insert(_ number: Int) {
     var place = 0
     while place < order.count, isBefore(order[place], number) { place += 1 }
     order.insert(number, at: place)

@@ -43,3 +43,11 @@ package struct FirstLife {
     deleted.contains(unstamped) ? deleted.union(stamped(births)) : deleted
   }
 }
+
+extension Base {
+  /// Whether the server's version is of the same record, by its time of creation, which edits do not change.
+  package func isOfLife(of server: ServerRecord) -> Bool {
+    guard let createdMilliseconds else { return false }
+    return createdMilliseconds == server.system.created?.milliseconds
+  }
+}

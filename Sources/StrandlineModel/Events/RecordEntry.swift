@@ -113,11 +113,3 @@ package struct RecordEntry: Hashable, Sendable {
     return base?.content
   }
 }
-
-extension Base {
-  /// Whether the server's version is of the same record, by its time of creation, which edits do not change.
-  package func isOfLife(of server: ServerRecord) -> Bool {
-    guard let createdMilliseconds else { return false }
-    return createdMilliseconds == server.system.created?.milliseconds
-  }
-}
