@@ -27,6 +27,7 @@ extension Rules {
     "Strandline/Store/ChildFinder.swift": "types",
     "Strandline/Store/StoreView.swift": "types",
     "Strandline/Store/Queries/Typed/PropertyProbe.swift": "fields",
+    "Strandline/Store/SchemaRule.swift": "types and fields",
     "StrandlineCLI/Commands/TypesCommand.swift": "types and fields",
     "StrandlineTesting/World/WorldDevice.swift": "fields",
     "Strandline/Store/EditMerge.swift": "fields",

@@ -138,7 +138,7 @@ private struct PublicCall: Sendable {
   static let all: [PublicCall] = [
     // An open of a store that was closed succeeds; for the damage the store is closed first.
     PublicCall(
-      "RecordStore.openBlocking(at:durability:options:environment:createIfAbsent:)", closed: nil, damaged: nil
+      "RecordStore.openBlocking(at:types:durability:options:environment:createIfAbsent:)", closed: nil, damaged: nil
     ) { scene in
       try await scene.device.close()
       try RecordStore.openBlocking(at: "/store", environment: scene.device.environment).closeBlocking()
@@ -146,7 +146,8 @@ private struct PublicCall: Sendable {
     PublicCall("RecordStore.openReadOnly(at:environment:)", closed: nil) { scene in
       _ = try RecordStore.openReadOnly(at: "/store", environment: scene.device.environment)
     },
-    PublicCall("RecordStore.open(at:syncing:durability:options:environment:)", closed: nil, damaged: nil) { scene in
+    PublicCall("RecordStore.open(at:types:syncing:durability:options:environment:)", closed: nil, damaged: nil) {
+      scene in
       try await scene.device.close()
       try await RecordStore.open(at: "/store", environment: scene.device.environment).close()
       try await RecordStore.open(at: URL(filePath: "/store"), environment: scene.device.environment).close()
@@ -253,6 +254,7 @@ private struct PublicCall: Sendable {
     PublicCall("SyncEngine.now(deadline:)", damaged: nil) { try await $0.engine.now(deadline: .seconds(60)) },
     PublicCall("RecordStore.releaseHolds(of:)", damaged: nil) { try await $0.store.releaseHolds(of: []) },
     PublicCall("RecordStore.discardChanges(of:)", damaged: nil) { try await $0.store.discardChanges(of: []) },
+    PublicCall("SyncEngine.fetched()", damaged: nil) { try await $0.engine.fetched() },
     PublicCall("SyncEngine.resumeZone(_:)", damaged: nil) { try await $0.engine.resumeZone(.main) },
     PublicCall("SyncEngine.verify(_:)", damaged: nil) { try await $0.engine.verify(.main) },
     PublicCall("SyncEngine.eraseZone(_:discardingUnsent:)", damaged: nil) { try await $0.engine.eraseZone(.main) },

@@ -88,10 +88,12 @@ public final class RecordStore: Sendable {
   ///
   /// - Throws: `StrandlineError` as `open(at:syncing:)`.
   public static func openBlocking(
-    at path: String, durability: Durability = .durable, options: StoreOptions = StoreOptions(),
-    environment: StoreEnvironment = .real, createIfAbsent: Bool = true, fileID: String = #fileID, line: Int = #line
+    at path: String, types: [any SyncRecord.Type] = [], durability: Durability = .durable,
+    options: StoreOptions = StoreOptions(), environment: StoreEnvironment = .real, createIfAbsent: Bool = true,
+    fileID: String = #fileID, line: Int = #line
   ) throws -> RecordStore {
     try CallSite(fileID, line).run("cannot open the store at '\(path)'") {
+      let options = try options.declaring(types)
       if let defect = options.schema.defect { throw StrandlineError(.invalidName, defect) }
       var logOptions = environment.adapted(options.log)
       if case .ordered = durability { logOptions.strength = .ordered }

@@ -50,7 +50,8 @@ public protocol SyncRecord: Codable, Identifiable, Sendable where ID: RecordName
   /// }
   /// ```
   ///
-  /// A field that a save of this type wrote as nil is nil, and not absent. Of a record that another tool wrote, no field
+  /// A field that a save of this type wrote as nil is nil, and not absent; of a property that is not optional, a null too has the
+  /// prototype's value. Of a record that another tool wrote, no field
   /// is known to be null: an absent one has the prototype's value. That of a `.counter` is 0, which a sync takes an absent one for.
   static var prototype: Self? { get }
   /// Brings a record into the form that this type reads, for typed reads alone: queries, indexes, observers and exports see what
@@ -87,6 +88,10 @@ public protocol SyncRecord: Codable, Identifiable, Sendable where ID: RecordName
   ///
   /// A property that is named here must be read of its field as it is.
   static var fields: [PartialKeyPath<Self>: String] { get }
+  /// Indexes, what the records hang below, how fields merge: see ``SchemaRule``. Nothing by default.
+  ///
+  /// The store knows it if the type is among the `types` with which it is opened. All devices of an app should declare the same.
+  static var schema: [SchemaRule<Self>] { get }
   /// The record's name in the zone, or what stands for it.
   var id: ID { get }
 }
@@ -94,6 +99,8 @@ public protocol SyncRecord: Codable, Identifiable, Sendable where ID: RecordName
 extension SyncRecord {
   /// None: the type is asked.
   public static var fields: [PartialKeyPath<Self>: String] { [:] }
+  /// Nothing: every field keeps the change that was made last.
+  public static var schema: [SchemaRule<Self>] { [] }
   /// Changes nothing.
   public static func migrate(_ record: inout Record) {}
   /// The Swift type's name.

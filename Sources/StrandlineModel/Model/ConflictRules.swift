@@ -18,6 +18,9 @@ public struct ConflictRules: Sendable {
   /// The standard rules: every field keeps the change that was made last, and a deletion wins over an edit.
   public init() {}
 
+  /// The types that have rules of their own, in the order of their UTF-8.
+  package var names: [String] { types.keys.sorted { $0.precedesByUTF8($1) } }
+
   /// The rules of a record type.
   public subscript(type: String) -> TypeRules {
     get { types[type] ?? standard }
@@ -108,8 +111,7 @@ public struct Conflict: Sendable {
 extension ConflictRules: CustomStringConvertible {
   /// The types that have rules of their own.
   public var description: String {
-    let names = types.keys.sorted { $0.precedesByUTF8($1) }
-    return names.isEmpty ? "one rule for all types" : "rules of their own for \(names.joined(separator: ", "))"
+    names.isEmpty ? "one rule for all types" : "rules of their own for \(names.joined(separator: ", "))"
   }
 }
 

@@ -11,6 +11,8 @@ extension RecordStore {
   ///
   /// - Parameters:
   ///   - path: the store's folder.
+  ///   - types: the types whose ``SyncRecord/schema`` the store is to know. If there are any, `options` may declare something of
+  ///     their record types and fields alone, and nothing of a type that declares something itself.
   ///   - syncing: the cloud to sync with; nil for a local store.
   ///   - durability: whether a transaction is durable when `write` returns. Two opens of a store may differ in it.
   ///   - options: options of the log, and the app's declared types.
@@ -18,13 +20,14 @@ extension RecordStore {
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
   ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.notAStore`, `.storeHeld`, `.damaged`, `.fromTheFuture`, `.diskFull`, `.io`;
-  ///   `.invalidName` for a schema with invalid names of types or fields.
+  ///   `.invalidName` for a schema with invalid names of types or fields, `.invalidValue` for a rule about what is no field, or
+  ///   two about the same.
   /// - Complexity: O(events since the index was last written), at most 1,000 after a clean close. If the index is missing or
   ///   damaged, O(bytes of the log): a million events in a few seconds.
   public static func open(
-    at path: String, syncing: SyncConfiguration? = nil, durability: Durability = .durable,
-    options: StoreOptions = StoreOptions(), environment: StoreEnvironment = .real, fileID: String = #fileID,
-    line: Int = #line
+    at path: String, types: [any SyncRecord.Type] = [], syncing: SyncConfiguration? = nil,
+    durability: Durability = .durable, options: StoreOptions = StoreOptions(), environment: StoreEnvironment = .real,
+    fileID: String = #fileID, line: Int = #line
   ) async throws -> RecordStore {
     // Reading a whole log blocks its thread for long: not on the cooperative pool.
     let store = try await withCheckedThrowingContinuation { continuation in
@@ -32,7 +35,9 @@ extension RecordStore {
         continuation.resume(
           with: Result {
             try openBlocking(
-              at: path, durability: durability, options: options, environment: environment, fileID: fileID, line: line)
+              at: path, types: types, durability: durability, options: options, environment: environment,
+              fileID: fileID,
+              line: line)
           })
       }
     }

@@ -72,6 +72,14 @@ enum PropertyFields {
   }
 }
 
+extension PropertyFields {
+  /// The fields that a type reads; nil if it does not decode made-up values.
+  static func names<Value: SyncRecord>(of type: Value.Type) -> [String]? {
+    guard let read = try? PropertyProbe<Value>().names() else { return nil }
+    return read + Value.fields.values
+  }
+}
+
 /// Made-up values of one type.
 private struct PropertyProbe<Value: SyncRecord> {
   func field<Output>(of path: KeyPath<Value, Output>) throws(StrandlineError) -> PropertyField? {
@@ -89,6 +97,12 @@ private struct PropertyProbe<Value: SyncRecord> {
       return PropertyField(key, absence(of: key, path), in: Value.zone, Output.self)
     }
     return nil
+  }
+
+  /// The fields that the type asks for.
+  func names() throws(StrandlineError) -> [String] {
+    let run = try make(.all).run
+    return run.keys.filter { $0 != "id" && !(run.handed[$0] is any RecordPart) }
   }
 
   private func absence<Output>(of key: String, _ path: KeyPath<Value, Output>) -> PropertyField.Absence {
