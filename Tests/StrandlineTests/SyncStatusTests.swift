@@ -3,6 +3,7 @@
 // names, and followers that read while requests are under way.
 
 import Foundation
+import Observation
 import Strandline
 import StrandlineServer
 import StrandlineSimulation
@@ -37,6 +38,33 @@ private final class Seen: Sendable {
     #expect(try await a.sentence == "Not synced since the start")
     #expect(try await a.run() == nil)
     #expect(try await a.sentence == "Synced")
+  }
+
+  @MainActor @Test func `is kept up to date for a view, and ends with the store`() async throws {
+    /// Waits until what `look` reads meets a condition, woken as a view is.
+    func wait(until isMet: @MainActor () -> Bool) async {
+      while true {
+        let (changes, continuation) = AsyncStream.makeStream(of: Void.self)
+        if withObservationTracking(isMet, onChange: { continuation.yield() }) { return }
+        for await _ in changes { break }
+      }
+    }
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("n")
+    let live = try await a.open().sync.liveStatus()
+    await wait { live.value?.unsettled == 1 }
+    #expect(live.value?.needsAttention == [])
+    cloud.refuse { $0.items["n"] = [CloudError(.badRequest, reason: "no")] }
+    _ = try await a.run()
+    await wait { live.value?.needsAttention.map(\.count) == [1] }
+    cloud.refuse { $0.items = [:] }
+    try await a.open().releaseHolds(of: [RecordID("n")])
+    _ = try await a.run()
+    await wait { live.value?.unsettled == 0 && live.value?.needsAttention == [] }
+    try await a.close()
+    await wait { !live.isLive }
+    #expect(live.error == nil)
   }
 
   @Test func `says what is owed, how far an upload is, and what was fetched`() async throws {

@@ -30,7 +30,7 @@ public final class Live<Element: Sendable> {
   public private(set) var isLive = true
   @ObservationIgnored private var reading: Reading?
 
-  init(_ answers: StoreObservation<Element>) {
+  init<Answers: AsyncSequence & Sendable>(_ answers: Answers) where Answers.Element == Element {
     reading = Reading(
       Task { [weak self] in
         var ended: StrandlineError?

@@ -17,7 +17,7 @@ public final class SyncEngine: SyncDriver {
   private let causes: Mutex<Set<SyncCause>> = Mutex([])
   /// Records whose holds a person has ended, which the upload queue does not know yet.
   private let released: Mutex<[RecordID]> = Mutex([])
-  private let isAutomatic: Bool
+  let isAutomatic: Bool
   private let pace: SyncPace
   /// The random source for waits.
   private let random: any RandomSource
@@ -198,7 +198,7 @@ public final class SyncEngine: SyncDriver {
   /// Makes a cycle.
   package func cycle(_ options: CycleOptions) async throws -> SyncReport { try await cycle(options, isShared: false) }
 
-  private func cycle(_ options: CycleOptions, isShared: Bool) async throws -> SyncReport {
+  func cycle(_ options: CycleOptions, isShared: Bool) async throws -> SyncReport {
     try store.requireWritable()
     if let zone = options.zone ?? options.verifies { try checkIsTakenIn(store.canonical(zone)) }
     guard let queue = queue.withLock({ $0 }) else { throw StrandlineError(.closed, "the store is closed") }

@@ -50,10 +50,7 @@ extension SyncStatus {
       }
       return "\(count == 1 ? "A zone needs" : "\(Self.number(count)) zones need") attention: \(why)"
     }
-    let attention = held.filter {
-      ($0.nextTryMilliseconds == nil && $0.code != Held.parentMissing)
-        || $0.code == CloudError.Code.quotaExceeded.rawValue
-    }
+    let attention = needsAttention
     if !attention.isEmpty {
       let count = attention.reduce(0) { $0 + $1.count }
       return
@@ -85,6 +82,15 @@ extension SyncStatus {
     }
     guard lastFetchMilliseconds == nil, lastUploadMilliseconds == nil else { return "Synced" }
     return account == nil ? "Not synced yet" : "Not synced since the start"
+  }
+
+  /// The held records that stay as they are until a person acts: those that are not tried again by themselves, and those over the
+  /// quota. Records that wait for their parent are none of them.
+  public var needsAttention: [HeldGroup] {
+    held.filter {
+      ($0.nextTryMilliseconds == nil && $0.code != Held.parentMissing)
+        || $0.code == CloudError.Code.quotaExceeded.rawValue
+    }
   }
 
   /// Why records are held, each cause once.

@@ -273,7 +273,7 @@ final class SyncWatch: Sendable {
 
   // MARK: Statuses
 
-  fileprivate var isStopped: Bool { state.withLock { $0.isStopped } }
+  var isStopped: Bool { state.withLock { $0.isStopped } }
 
   private func publish() {
     let followers = state.withLock { Array($0.followers.values) }
@@ -431,4 +431,11 @@ extension SyncEngine {
   ///
   /// - Complexity: each status as `status`; it does not slow the app's writes.
   public var statuses: SyncStatuses { SyncStatuses(watch) }
+
+  /// The status for a view, kept up to date on the main actor until the store is closed.
+  ///
+  /// ```swift
+  /// Text(live.value?.sentence ?? "")
+  /// ```
+  @MainActor public func liveStatus() -> Live<SyncStatus> { Live(statuses) }
 }

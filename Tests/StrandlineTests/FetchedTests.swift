@@ -1,0 +1,101 @@
+// Goal: a first launch knows when everything is here, and no later one waits for it. Method: a server with some pages of records; a
+// new device whose requests fail, whose process ends, or whose zone is gone.
+
+import Strandline
+import StrandlineSimulation
+import StrandlineSyncProofs
+import StrandlineSystem
+import Synchronization
+import Testing
+
+@Suite(.timeLimit(.minutes(30))) struct `A wait for the first fetch` {
+  /// A device that has sent seven records, and a new one that gets two a page.
+  private func devices() async throws -> (old: Device, new: Device, cloud: RefusingCloud) {
+    let fleet = try Fleet()
+    let (old, new) = (fleet.device("a"), fleet.device("b"))
+    for number in 0..<7 { try await old.put("n\(number)", ["title": "one"]) }
+    try await old.exchange()
+    let cloud = try await new.openRefusing()
+    cloud.refuse { $0.pageMax = 2 }
+    return (old, new, cloud)
+  }
+
+  private static func failure(of wait: () async throws -> Void) async -> StrandlineError.Code? {
+    do { try await wait() } catch { return (error as? StrandlineError)?.code }
+    return nil
+  }
+
+  @Test func `ends when all is here, and later ones ask for nothing`() async throws {
+    let (old, new, cloud) = try await devices()
+    let store = try await new.open()
+    try await store.sync.fetched()
+    #expect(store.recordCount == 7)
+    let count = cloud.requestCount
+    try await store.sync.fetched()
+    try await new.close()
+    let offline = try await new.openRefusing()
+    offline.refuse { $0.refusal = { _, _ in CloudError(.networkError, reason: "offline") } }
+    try await new.open().sync.fetched()
+    #expect(cloud.requestCount == count && offline.requestCount == 0)
+    // What is new since then is no part of it.
+    try await old.put("later", ["title": "two"])
+    try await old.exchange()
+    offline.refuse {
+      $0.refusal = { request, _ in request == .zoneChanges ? CloudError(.networkError, reason: "x") : nil }
+    }
+    #expect(try await new.run() != nil)
+    try await new.open().sync.fetched()
+    #expect(try await new.open().recordCount == 7)
+  }
+
+  @Test func `goes on where a process has ended`() async throws {
+    let (_, new, cloud) = try await devices()
+    cloud.refuse { $0.beforePage = { number in if number >= 3 { throw CloudError(.networkError, reason: "away") } } }
+    #expect(await Self.failure { try await new.open().sync.fetched() } == .unreachable)
+    #expect(try await new.open().recordCount == 4)
+    new.crash()
+    let again = try await new.openRefusing()
+    again.refuse { $0.pageMax = 2 }
+    try await new.open().sync.fetched()
+    #expect(try await new.open().recordCount == 7)
+    #expect(again.script.withLock { $0.queries.count } == 2)
+  }
+
+  @Test func `throws what only a person ends`() async throws {
+    let (_, new, cloud) = try await devices()
+    cloud.refuse { $0.requests[.databaseChanges] = [CloudError(.authenticationRequired, reason: "who?")] }
+    #expect(await Self.failure { try await new.open().sync.fetched() } == .needsSignIn)
+    try await new.open().sync.fetched()
+    let store = try await new.open()
+    let engine = try store.sync
+    try await new.close()
+    #expect(await Self.failure { try await engine.fetched() } == .closed)
+  }
+
+  @Test func `lasts as long as an automatic engine tries again, and no longer`() async throws {
+    let (_, new, cloud) = try await devices()
+    try await new.close()
+    cloud.refuse { script in
+      script.requests[.databaseChanges] = (0..<4).map { _ in CloudError(.networkError, reason: "away") }
+      script.requests[.zoneChanges] = [CloudError(.zoneBusy, reason: "busy")]
+    }
+    let begun = new.clock.wallMilliseconds()
+    let store = try await new.open(database: cloud) { $0.isAutomatic = true }
+    try await store.sync.fetched()
+    #expect(store.recordCount == 7)
+    #expect(new.clock.wallMilliseconds() - begun > 1_000)
+    try await new.close()
+  }
+
+  @Test func `ends with its task`() async throws {
+    let (_, new, cloud) = try await devices()
+    try await new.close()
+    cloud.refuse { $0.refusal = { _, _ in CloudError(.networkError, reason: "away") } }
+    let store = try await new.open(database: cloud) { $0.isAutomatic = true }
+    let waiting = Task { try await store.sync.fetched() }
+    for await status in try store.sync.statuses where status.failureCode == .unreachable { break }
+    waiting.cancel()
+    await #expect(throws: CancellationError.self) { try await waiting.value }
+    try await new.close()
+  }
+}
