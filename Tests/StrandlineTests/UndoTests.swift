@@ -35,6 +35,23 @@ struct UndoTests {
     Dictionary(uniqueKeysWithValues: try store.values(Shelf.self).map { ($0.id, $0) })
   }
 
+  private struct Plank: SyncRecord, Equatable {
+    static var prototype: Plank? { Plank(id: "", width: 3, marks: ["new"]) }
+    var id: String
+    var width: Int
+    var marks: [String]
+  }
+
+  @Test func `a field that a record had not is the prototype's again`() async throws {
+    let store = try open()
+    try await store.write { try $0.save(Record(type: "Plank", id: RecordID("old"))) }
+    let before = try store.value(Plank.self, "old")
+    let receipt = try await store.update(Plank.self, "old") { ($0.width, $0.marks) = (5, []) }.receipt
+    try await store.undo(receipt)
+    #expect(try store.value(Plank.self, "old") == before && before?.width == 3 && before?.marks == ["new"])
+    try await store.close()
+  }
+
   @Test func `an edit, a creation and a deletion are taken back, and made again`() async throws {
     let store = try open()
     try await store.write { tx in

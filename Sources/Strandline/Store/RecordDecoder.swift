@@ -1,7 +1,8 @@
 // Fields to a Codable value: the mirror of RecordEncoder.
 //
 // A property whose field is absent and was never written gets its value from the type's prototype. A field that was
-// written as null is null. Which of the two it is, the field's stamp says: see `Record.nulls`.
+// written as null is null, and a property that cannot be nil gets the prototype's value for it too: an undo writes a null where
+// there was no field. Which of the two it is, the field's stamp says: see `Record.nulls`.
 
 import StrandlineSystem
 
@@ -183,15 +184,18 @@ final class RecordFields {
     return RecordVersion(held: held)
   }
 
-  /// The value for a property; nil for null.
+  /// The value for a property that cannot be nil; nil for a null of which the prototype has no value.
   ///
   /// - Throws: `DecodingError.keyNotFound` if the field is absent and has no default.
   func value(_ key: some CodingKey) throws -> FieldValue? {
     guard let value = try find(key) else {
       throw DecodingError.keyNotFound(key, .init(codingPath: [], debugDescription: "the field is missing"))
     }
-    return value
+    return try value ?? standIn(key)
   }
+
+  /// The prototype's value for a null.
+  fileprivate func standIn(_ key: some CodingKey) throws -> FieldValue? { try prototype[key.stringValue] ?? nil }
 
   /// The value for a property, perhaps null; `.none` if the field is absent and has no default.
   func find(_ key: some CodingKey) throws -> FieldValue?? {
@@ -318,6 +322,9 @@ private struct FieldsReadingContainer<Key: CodingKey>: KeyedDecodingContainerPro
     }
     // Some types read a null: Optional itself, and generic types and property wrappers around one.
     do { return try Value(from: fields.decoder(key, nil)) } catch let error as DecodingError {
+      if let field = try fields.standIn(key) {
+        return try RecordDecoder.value(type, field, at: [key], in: fields.record.id.zone)
+      }
       if found != nil { throw error }
       throw DecodingError.keyNotFound(key, .init(codingPath: [], debugDescription: "the field is missing"))
     }
