@@ -8,7 +8,7 @@ struct `The README` {
 
   @Test func `begins with the two commands`() throws {
     let commands = Rules.fenced(try Self.page().text).filter { $0.hasPrefix("swift ") || $0.hasPrefix("strandline ") }
-    #expect(commands.prefix(2) == ["swift run -c release strandline demo", "swift test"])
+    #expect(commands.prefix(2) == ["swift run strandline demo", "swift test"])
     let products = try House.text("Package.swift")
     #expect(products.contains(".executable(name: \"strandline\""))
   }
@@ -64,7 +64,7 @@ struct `The README` {
     #expect(
       headings == [
         "Try it", "Use it", "Test with it", "What it promises, and what it does not", "How it works", "The bytes",
-        "How it is tested", "Numbers", "The command line", "Install, and read more",
+        "How it is tested", "Numbers", "The command line", "Read more",
       ])
     #expect((150...200).contains(text.split(separator: "\n", omittingEmptySubsequences: false).count))
   }

@@ -43,6 +43,49 @@ func save(_ shown: inout Draft, in store: RecordStore) async throws {
   try await store.write { try $0.save(&shown) }  // what was changed in it since it was read or saved
 }
 
+struct Disc: SyncRecord {
+  var id: String
+  var title: String
+}
+
+struct Song: SyncRecord {
+  static var schema: [SchemaRule<Song>] {
+    [
+      .parent(\.disc, whenDeleted: .delete),  // a deleted disc takes its songs along
+      .merge(\.tags, .union), .merge(\.plays, .counter),
+      .index(\.title),
+    ]
+  }
+
+  var id: String
+  var title: String
+  var disc: TypedReference<Disc>
+  var tags: Set<String> = []
+  var plays = 0
+}
+
+func openMusic(at folder: String) async throws -> RecordStore {
+  try await RecordStore.open(at: folder, types: [Disc.self, Song.self])
+}
+
+struct Swell: SyncRecord {
+  /// A text of which this version knows some. One that a later version adds is read, and kept by every edit.
+  struct Kind: RawRepresentable, Hashable, Codable {
+    var rawValue: String
+    static let wind = Kind(rawValue: "wind")
+    static let ground = Kind(rawValue: "ground")
+  }
+
+  struct Period: JSONField {
+    var seconds: Double
+    var spread: Double?  // added in version 2, so it is optional: a value of version 1 lacks it
+  }
+
+  var id: String
+  var kind = Kind.wind
+  var period: Period?
+}
+
 struct Member: SyncRecord {
   static func migrate(_ record: inout Record) {
     // Version 1 of the app had one name.
@@ -456,6 +499,12 @@ func decide(about zone: ZoneID, in store: RecordStore, keepingMine: Bool) async 
   try await store.sync.now()
 }
 
+func openFirst(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
+  let store = try await RecordStore.open(at: folder, syncing: SyncConfiguration(cloud))
+  try await store.sync.fetched()  // at every later launch it returns at once
+  return store
+}
+
 func syncInBackground(_ store: RecordStore) async throws -> Bool {
   // The system gives 30 seconds. Cancel the task where it takes them back.
   let report = try await store.sync.now(deadline: .seconds(25))
@@ -629,6 +678,21 @@ struct `The examples of the documentation` {
     try await store.close()
   }
 
+  @Test func `read what a later version of the app wrote, and keep it`() async throws {
+    let store = try await RecordStore.open(at: "/s", environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    let later: FieldValue = .bytes(Array(#"{"crests":7,"seconds":9,"spread":2}"#.utf8))
+    try await store.write { tx in
+      try tx.save(Record(type: "Swell", id: RecordID("s"), fields: ["kind": "tsunami", "period": later]))
+    }
+    let swell = try #require(try store.value(Swell.self, "s"))
+    #expect(swell.kind.rawValue == "tsunami" && swell.period?.spread == 2)
+    try await store.update(Swell.self, "s") { $0.kind = .ground }
+    #expect(try store.record(RecordID("s"))?.fields == ["kind": "ground", "period": later])
+    try await store.update(Swell.self, "s") { $0.period?.seconds = 8 }
+    #expect(try store.value(Swell.self, "s")?.period?.spread == 2)
+    try await store.close()
+  }
+
   @Test func `tell a history, and keep an index in step`() async throws {
     let disk = SimulatedDisk()
     let store = try await RecordStore.open(
@@ -797,6 +861,14 @@ struct `The examples of the documentation` {
     #expect(syncing(with: database, appVersion: "2").appVersion == "2")
 
     try await openLedger(at: folder("ledger"), cloud: database).close()
+    let music = try await openMusic(at: folder("music"))
+    try await music.write { tx in
+      try tx.save(Disc(id: "shore", title: "Shore"))
+      try tx.save(Song(id: "ebb", title: "Ebb", disc: TypedReference(id: "shore")))
+      try tx.delete(Disc.self, "shore")
+      #expect(try tx.value(Song.self, "ebb") == nil)
+    }
+    try await music.close()
     let lists = try await openWithFolders(at: folder("lists"))
     try await lists.write { tx in
       try tx.save(Record(type: "List", id: RecordID("home")))
@@ -807,6 +879,9 @@ struct `The examples of the documentation` {
     #expect(try lists.record(RecordID("tidy")) != nil)
     try await lists.close()
     try await openWithNewestFirst(at: folder("newest"), cloud: database).close()
+    let first = try await openFirst(at: folder("first"), cloud: database)
+    #expect(try first.sync.status.sentence == "Synced")
+    try await first.close()
     let watch = try await openWithRules(at: folder("watch"), cloud: database)
     #expect(try await syncNow(watch) == 1)
     try await watch.close()

@@ -10,13 +10,13 @@ struct Note: SyncRecord {
   var title: String
 }
 
-func keepNote(in folder: String) async throws {
-  let store = try await RecordStore.open(at: folder, syncing: .cloudKit("iCloud.app"))
+@MainActor func showLowTides(in folder: String) async throws -> Live<TypedValues<Note>> {
+  let cloud = SyncConfiguration.cloudKit("iCloud.app", environment: .development)
+  let store = try await RecordStore.open(at: folder, types: [Note.self], syncing: cloud)
   let note = Note(title: "Low tide at six")
   let receipt = try await store.write { try $0.save(note) }  // durable when it returns
   try await receipt.uploaded()  // and now at the server
   try await store.update(Note.self, note.id) { $0.title = "Low tide at seven" }  // writes that field alone
-  print(try store.fetch(Note.self, where: #Predicate { $0.title.starts(with: "Low") }).map(\.title))
-  try await store.close()
+  return store.live(Note.self, where: #Predicate { $0.title.starts(with: "Low") })  // a list for a view
 }
 // README ends
