@@ -162,7 +162,7 @@ package final class StoreIndex: Sendable {
   ///   - runs: those of the projections.
   ///   - nextRunNumber: above the numbers of all runs that were ever written.
   ///   - isListed: whether the list on the medium names `runs`.
-  ///   - declared: the declared indexes. One of which `runs` do not have every row is built anew.
+  ///   - declared: the declared indexes. The index builds those again of which `runs` lack rows.
   init(
     _ runs: RunSet?, nextRunNumber: UInt64, isListed: Bool, declared: DeclaredIndexes, files: IndexFiles,
     options: IndexOptions, log: Log, projections: SharedProjections
@@ -191,8 +191,8 @@ package final class StoreIndex: Sendable {
   /// Why what lies in memory could not be written; nil if nothing is wrong.
   package var failure: Failure? { state.withLock { $0.failure } }
 
-  /// What is wrong with the index, for the status: what it could not do last, a flush, a merge, or a build; or that the file of
-  /// the declared indexes is damaged.
+  /// The last failure of the index, for the status: of a flush, a merge or a build; or the damage of the file of the declared
+  /// indexes.
   var lastError: StrandlineError? {
     state.withLock { $0.failure?.error ?? $0.mergeError ?? $0.buildError ?? $0.definitionsDamage }
   }

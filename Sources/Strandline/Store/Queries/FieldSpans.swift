@@ -20,7 +20,7 @@ struct FieldSpans: Hashable, Sendable {
     private init(lower: FieldValue?, upper: FieldValue?) { (self.lower, self.upper) = (lower, upper) }
 
     fileprivate func contains(_ value: FieldValue) -> Bool {
-      // What has no order with an end is of another type.
+      // A value that cannot be compared with an end is of another type.
       if let lower, (value.order(lower) ?? -1) < 0 { return false }
       if let upper, (value.order(upper) ?? 1) > 0 { return false }
       return true

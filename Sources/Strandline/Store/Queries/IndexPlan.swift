@@ -12,7 +12,7 @@ struct IndexRange: Hashable, Sendable {
 
   func isBehind(_ key: [UInt8]) -> Bool { !key.precedes(upper) && !key.starts(with: upper) }
 
-  /// What is in both; nil if nothing is.
+  /// The keys that both ranges have; nil if they share none.
   fileprivate func intersection(_ other: IndexRange) -> IndexRange? {
     // Of two ends of which one begins with the other, the longer one comes first.
     let isFirst =

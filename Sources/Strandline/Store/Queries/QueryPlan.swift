@@ -2,7 +2,7 @@
 
 /// How a store answers a query.
 public struct QueryPlan: Hashable, Sendable {
-  /// What is read.
+  /// Which records the store reads.
   enum Way: Hashable, Sendable {
     /// The records that a typed question names by their IDs.
     case names(count: Int)
@@ -15,7 +15,7 @@ public struct QueryPlan: Hashable, Sendable {
   /// What would spare a reading of all records.
   enum Remedy: Hashable, Sendable {
     case nothing
-    /// An index that nobody has declared.
+    /// The app could declare this index.
     case declare(RecordIndex)
     /// An index that is being built.
     case wait(RecordIndex)

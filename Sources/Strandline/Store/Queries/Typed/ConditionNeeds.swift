@@ -20,7 +20,7 @@ struct ConditionNeeds {
 
   var isEmpty: Bool { filters.isEmpty && spans.isEmpty && names == nil }
 
-  /// Nothing.
+  /// A condition that every record meets.
   init() {}
 
   mutating func add(_ other: ConditionNeeds) {
@@ -137,7 +137,7 @@ private struct StoredConstant {
 
   /// A number that other tools may have stored without a fraction.
   ///
-  /// - Parameter number: what is read of this number alone; nil if more numbers are read as it.
+  /// - Parameter number: the number that a value must be read as; nil where several numbers are read as the same one.
   private init?(_ number: Double?, least: Double, greatest: Double) {
     guard !least.isNaN, !greatest.isNaN else { return nil }
     // Beyond `wholeMax` a bound only says that it is beyond.

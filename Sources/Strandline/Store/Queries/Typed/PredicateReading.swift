@@ -2,7 +2,7 @@
 // closure that answers for one record and into what an index can answer. This file has what the three others share, which know
 // the expressions: values, comparisons and sequences.
 //
-// What is read of a record is the fields that the predicate names; the whole value is decoded only for what is no field. An
+// Of a record the store reads the fields that the predicate names; it decodes the whole value only for computed properties. An
 // expression that no file here knows evaluates itself, on the whole value.
 
 import Foundation
@@ -49,7 +49,7 @@ enum PredicateReading<Value: SyncRecord, Output> {
   case constant(Output)
   /// A field of the record.
   case field(PropertyField, Evaluation)
-  /// Anything else.
+  /// A computed property, or an expression of several parts.
   case computed(Evaluation)
 
   /// Its value for one record.

@@ -1,4 +1,4 @@
-// Typed questions to a store: each is asked of a view of what is durable now. What an app keeps on the screen it observes.
+// Typed questions to a store: a view of the newest durable event answers each. An app observes the values that it keeps on screen.
 
 public import Foundation
 import StrandlineSystem

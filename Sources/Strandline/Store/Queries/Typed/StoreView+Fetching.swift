@@ -26,7 +26,7 @@ extension StoreView {
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
   ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError` as `query(_:)`; `.invalidValue` if the properties' fields cannot be found out (the error says
-  ///   what to declare), or for an order by what is no field.
+  ///   what to declare), or for an order by a computed property.
   /// - Complexity: as `query(_:)`, by what an index can answer of the conditions; `explain` says what that is. Of a record that
   ///   is looked at, the fields are decoded that the conditions name.
   public func fetch<Value: SyncRecord>(

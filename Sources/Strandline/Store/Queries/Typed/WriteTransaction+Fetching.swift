@@ -70,7 +70,7 @@ extension WriteTransaction {
     }
   }
 
-  /// What is durable, and what was written to a zone since.
+  /// The durable records, with those that the transaction has written to a zone since.
   private func answers(about zone: ZoneID) throws -> AnswerSource {
     guard let store else { throw StrandlineError(.misuse, "a transaction of the engine answers no questions") }
     var source = try AnswerSource(store)
