@@ -147,7 +147,7 @@ extension WorldRun {
 
   /// Whether an error says that a device's folder was moved, and it was.
   mutating func isMoved(_ device: WorldDevice, _ error: StrandlineError) -> Bool {
-    guard device.leftPath != nil, Self.isOfMoved(error) else { return false }
+    guard device.leftPath != nil, isOfMoved(error) else { return false }
     tally[.refusedAfterMove] += 1
     return true
   }
@@ -205,13 +205,13 @@ extension WorldRun {
 
   /// - Throws: if the error is none of those that a moved store has.
   private func judgeMoved(_ device: WorldDevice, _ error: StrandlineError) throws {
-    if Self.isOfMoved(error) { return }
+    if isOfMoved(error) { return }
     throw WorldBroken(.honest, "\(device.name): a store whose folder was moved says \(error)")
   }
 
   /// A log whose end a full disk kept its open from copying says that until it can: also when there is room, but the folder was moved.
-  private static func isOfMoved(_ error: StrandlineError) -> Bool {
-    error.code == .storeReplaced || error.code == .diskFull
+  private func isOfMoved(_ error: StrandlineError) -> Bool {
+    error.code == .storeReplaced || (error.code == .diskFull && plan.faults.contains(.space))
   }
 
   /// A reader that was open says so, and goes on to show what it showed, as far as no compaction has removed it since.
