@@ -104,7 +104,7 @@ extension SyncPlan {
   /// Whether a zone's next page is asked for without fields: this store has never fetched the zone to its end.
   func listsFirst(_ zone: ZoneID, _ facts: some SyncFacts) -> Bool {
     guard policies.firstFetch != .pageByPage, let state = facts.zone(zone) else { return false }
-    return (state.token == nil || state.isFullFetch) && !state.hasGhosts && state.resetPolicy.isEmpty
+    return state.isFirstFetch && state.resetPolicy.isEmpty
   }
 
   /// The zone whose newest records are asked for: the next one to fetch, if no page of it has arrived.

@@ -40,6 +40,8 @@ package struct ZoneState: Hashable, Sendable {
   package init() {}
 
   package var isLost: Bool { lostReason != nil }
+  /// No fetch of the zone has ended here yet. A zone that is fetched from its beginning again was here to its end before.
+  package var isFirstFetch: Bool { (token == nil || isFullFetch) && !hasGhosts }
   /// A person, or a rule, has chosen the side that decides; the full fetch that carries this out has not ended.
   package var isDecided: Bool { !isLost && isDirty && ["here", "server"].contains(resetPolicy) }
   /// It was fetched to its end once, and no sweep of it is open: its next pages have only later changes.

@@ -50,10 +50,8 @@ extension SyncEngine {
       guard sync.databaseTokens[scope] != nil else { return false }
       for (zone, known) in sync.zones where zone.scope == scope && synced.takes(zone, sync) {
         if known.isLost, !known.isErased, known.token == nil { throw StrandlineError.loss(of: zone, known) }
-        // One that is fetched from its beginning again was here to its end before.
         guard !known.isLost, !known.hasGhosts else { continue }
-        let isBegun = known.isFullFetch || sync.listed[zone] != nil
-        if isBegun || (known.isDirty && known.token == nil) { return false }
+        if sync.listed[zone] != nil || (known.isFirstFetch && (known.isFullFetch || known.isDirty)) { return false }
       }
       return true
     }
