@@ -19,13 +19,7 @@ package struct EncodedRecord {
 
   /// Sets a field; the last value of one counts. The ID is the record's name and not a field.
   mutating func set(_ name: String, _ value: FieldValue?) {
-    if name == "id" { return }
-    let field = NewField(name: name, value: value)
-    if let place = fields.firstIndex(where: { $0.hasSameName(as: field) }) {
-      fields[place] = field
-    } else {
-      fields.append(field)
-    }
+    if name != "id" { fields.set(name, value) }
   }
 
   /// The fields by their names, the parent among them.

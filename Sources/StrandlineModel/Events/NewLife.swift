@@ -11,7 +11,7 @@ package struct NewField: Sendable {
   /// Nil is an explicit null.
   package var value: FieldValue?
   /// Orders most names without a look at the text.
-  private let prefix: UInt64
+  fileprivate let prefix: UInt64
 
   package init(name: String, value: FieldValue?) {
     self.name = name
@@ -19,10 +19,21 @@ package struct NewField: Sendable {
     prefix = name.utf8Prefix
   }
 
-  package func hasSameName(as other: NewField) -> Bool { prefix == other.prefix && name == other.name }
-
   fileprivate static func precedes(_ left: NewField, _ right: NewField) -> Bool {
     left.prefix == right.prefix ? left.name.precedesByUTF8(right.name) : left.prefix < right.prefix
+  }
+}
+
+extension [NewField] {
+  /// Sets a field; the last value of one counts. It is here, and not where values are encoded, so that no field is copied to be
+  /// compared: another module sees neither the names' beginnings nor the layout of a value.
+  package mutating func set(_ name: String, _ value: FieldValue?) {
+    let field = NewField(name: name, value: value)
+    for place in indices where self[place].prefix == field.prefix && self[place].name == name {
+      self[place] = field
+      return
+    }
+    append(field)
   }
 }
 
