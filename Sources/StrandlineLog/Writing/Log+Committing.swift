@@ -22,6 +22,7 @@ extension Log {
   package func append(_ transaction: LogTransaction) throws(LogError) -> ClosedRange<UInt64> {
     let (lsns, beginsWatch) = try queue.withLock { state throws(LogError) in
       let lsns = try state.enqueue(transaction, options)
+      appended.add(1, ordering: .relaxed)
       let begins = options.controlIntervalMilliseconds != nil && !state.isWatched
       if begins { state.isWatched = true }
       return (lsns, begins)
@@ -79,7 +80,10 @@ extension Log {
   }
 
   /// Makes one group durable, or fails everything that is queued. Does nothing if nothing is.
-  func writeNextGroup() {
+  ///
+  /// - Returns: how many callers it has woken.
+  @discardableResult
+  func writeNextGroup() -> Int {
     let news = disk.withLock { writer -> CommitNews? in
       guard var group = queue.withLock({ $0.removeFirstGroup() }) else { return nil }
       do throws(WriteFailure) {
@@ -115,6 +119,7 @@ extension Log {
     // Callers are woken without a lock: one that writes again at once finds both free.
     news?.tell()
     if !tellsFirst, news != nil { tellDurability() }
+    return news?.waiters.count ?? 0
   }
 
   /// Takes nothing more after a write that failed. The caller holds the disk.
@@ -151,10 +156,11 @@ extension Log {
     }
   }
 
-  /// Writes groups until nothing is queued. It waits for nothing: what arrives during a sync is the next group.
+  /// Writes groups until nothing is queued.
   private func lead() {
     while true {
-      writeNextGroup()
+      let woken = writeNextGroup()
+      if overlap == .concurrent { awaitCallers(woken) }
       let goesOn = queue.withLock { state in
         state.isLed = state.hasQueue
         return state.isLed
@@ -162,6 +168,25 @@ extension Log {
       guard goesOn else { return }
     }
   }
+
+  /// Callers that were woken together often write again at once. The next group is written when as many have appended, or when none
+  /// has for a moment. Else the first of them would be synced alone, and all others would wait for two syncs instead of one:
+  /// 64 writers append a quarter less (`log.group64.100`).
+  private func awaitCallers(_ woken: Int) {
+    var seen = appended.load(ordering: .relaxed)
+    let enough = seen &+ woken
+    var until = clock.monotonicNanoseconds() &+ Self.patienceNanoseconds
+    // Bounded by its turns too: a clock may stand still.
+    for _ in 0..<Self.patienceTurnsMax where seen < enough {
+      let (now, count) = (clock.monotonicNanoseconds(), appended.load(ordering: .relaxed))
+      if count != seen { (seen, until) = (count, now &+ Self.patienceNanoseconds) } else if now >= until { return }
+      CurrentThread.yield()
+    }
+  }
+
+  /// About a tenth of a sync of the fastest disks.
+  private static let patienceNanoseconds: UInt64 = 20_000
+  private static let patienceTurnsMax = 10_000
 
   // MARK: Flushing
 

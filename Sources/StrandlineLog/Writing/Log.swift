@@ -43,6 +43,8 @@ package final class Log: Sendable {
   let disk: Mutex<SegmentWriter>
   /// Held for a moment.
   let queue: Mutex<CommitState>
+  /// How many transactions it has taken, to be read without the lock.
+  let appended = Atomic<Int>(0)
   /// The end of the log could not be copied when it was opened, for want of space.
   private let stalled: Mutex<StalledRecovery?>
   let keeper: DirectoryKeeper

@@ -1,4 +1,5 @@
-// Which thread runs: a lock that knows its holder asks it, because a thread that waits for itself waits for ever.
+// Which thread runs: a lock that knows its holder asks it, because a thread that waits for itself waits for ever. And how it
+// leaves its core to others while it waits for them.
 
 #if canImport(Glibc)
   internal import Glibc
@@ -18,4 +19,7 @@ package enum CurrentThread {
       unsafe UInt(bitPattern: pthread_self())
     #endif
   }
+
+  /// Lets another thread run that waits for this one's core; returns at once if none does.
+  package static func yield() { sched_yield() }
 }
