@@ -8,7 +8,7 @@ internal import Synchronization
 ///
 /// An app that must reach its server in another way, through a proxy of its own or with certificates of its own, brings a
 /// type that conforms to ``Transport``.
-public final class NetworkTransport: Transport, CustomStringConvertible {
+package final class NetworkTransport: Transport, CustomStringConvertible {
   private let sockets: SocketTransport
   private let makeSecure: @Sendable () -> URLSessionTransport
   /// Made for the first request to an `https:` address, because a session costs threads and memory.
@@ -21,7 +21,7 @@ public final class NetworkTransport: Transport, CustomStringConvertible {
   ///     if it is shorter.
   ///   - totalTimeout: seconds that a request and its answer may take.
   ///   - answerBytesMax: the largest body that is accepted.
-  public init(timeout: Double = 60, totalTimeout: Double = 300, answerBytesMax: Int = 64 << 20) {
+  package init(timeout: Double = 60, totalTimeout: Double = 300, answerBytesMax: Int = 64 << 20) {
     sockets = SocketTransport(
       connectTimeout: min(10, timeout), answerTimeout: timeout, idleTimeout: timeout, totalTimeout: totalTimeout,
       answerBytesMax: answerBytesMax)
@@ -31,15 +31,15 @@ public final class NetworkTransport: Transport, CustomStringConvertible {
   }
 
   /// A quarter of a second, and zero to a server on this machine.
-  public func minimumInterval(to origin: String) -> Duration { HTTPOrigin.minimumInterval(to: origin) }
+  package func minimumInterval(to origin: String) -> Duration { HTTPOrigin.minimumInterval(to: origin) }
 
   /// What it is; requests in flight hold credentials.
-  public var description: String { "transport over sockets, and over URLSession for https" }
+  package var description: String { "transport over sockets, and over URLSession for https" }
 
   /// Sends a request and returns the whole answer; see `Transport.send(_:)`.
   ///
   /// - Throws: also `CloudError(.badRequest)`, as `SocketTransport.send(_:)` does.
-  public func send(_ request: HTTPRequest) async throws -> HTTPResponse {
+  package func send(_ request: HTTPRequest) async throws -> HTTPResponse {
     guard let server = HTTPOrigin(request.origin) else {
       throw CloudError(
         .networkError, reason: "'\(request.origin)' is not a server's address; give http://host:port or https://host")

@@ -16,7 +16,7 @@ internal import Synchronization
 ///
 /// A request is sent at most once: if its connection breaks after a byte of it was written, the call throws. Up to 4 idle
 /// connections to each server are kept, for 30 s each.
-public final class SocketTransport: Transport, CustomStringConvertible {
+package final class SocketTransport: Transport, CustomStringConvertible {
   private let limits: SocketLimits
   private let pool = ConnectionPool()
   private let clock: any SystemClock
@@ -30,7 +30,7 @@ public final class SocketTransport: Transport, CustomStringConvertible {
   ///   - idleTimeout: between two bytes of the answer, and while the server takes no byte of the request.
   ///   - totalTimeout: for the request and its answer together.
   ///   - answerBytesMax: the largest body that is accepted. A header may have 64 KiB.
-  public convenience init(
+  package convenience init(
     connectTimeout: Double = 10, answerTimeout: Double = 60, idleTimeout: Double = 60, totalTimeout: Double = 300,
     answerBytesMax: Int = 64 << 20
   ) {
@@ -50,17 +50,17 @@ public final class SocketTransport: Transport, CustomStringConvertible {
   }
 
   /// A quarter of a second, and zero to a server on this machine.
-  public func minimumInterval(to origin: String) -> Duration { HTTPOrigin.minimumInterval(to: origin) }
+  package func minimumInterval(to origin: String) -> Duration { HTTPOrigin.minimumInterval(to: origin) }
 
   /// What it is; requests in flight hold credentials.
-  public var description: String { "transport over sockets" }
+  package var description: String { "transport over sockets" }
 
   /// Sends a request and returns the whole answer; see `Transport.send(_:)`.
   ///
   /// - Throws: also `CloudError(.badRequest)` if the request cannot be written as HTTP/1.1: a path without "/" at its
   ///   beginning, a control character in a header, or a field that the transport writes itself (`Host`, `Content-Length`,
   ///   `Connection`).
-  public func send(_ request: HTTPRequest) async throws -> HTTPResponse {
+  package func send(_ request: HTTPRequest) async throws -> HTTPResponse {
     guard let server = HTTPOrigin(request.origin) else {
       throw CloudError(
         .networkError, reason: "'\(request.origin)' is not a server's address; give http://host:port or https://host")

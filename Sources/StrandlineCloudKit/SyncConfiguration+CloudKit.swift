@@ -23,15 +23,16 @@ extension SyncConfiguration {
   ///   - scope: the database; the private one by default. The public one has no change feed and cannot be synced.
   ///   - apiToken: the container's API token. If nil, it is read from the environment variable
   ///     `STRANDLINE_API_TOKEN`. Apple's service needs one, a local server none.
-  ///   - baseURL: scheme, host and port; Apple's service, or what `strandline serve` prints.
+  ///   - baseURL: scheme, host and port: nil for Apple's service, or what `strandline serve` prints.
   /// - Returns: a configuration. Opening a store with it throws `StrandlineError.invalidValue` if `baseURL` is Apple's
-  ///   service and there is no API token.
+  ///   service or nil and there is no API token.
   public static func cloudKit(
     _ container: String, environment: CloudEnvironment, scope: DatabaseScope = .private,
-    apiToken: String? = nil, baseURL: String = WebServicesDatabase.appleOrigin
+    apiToken: String? = nil, baseURL: String? = nil
   ) -> SyncConfiguration {
     cloudKit(
-      CloudAddress(container: container, environment: environment, scope: scope), apiToken: apiToken, baseURL: baseURL,
+      CloudAddress(container: container, environment: environment, scope: scope), apiToken: apiToken,
+      baseURL: baseURL ?? WebServicesDatabase.appleOrigin,
       making: { NetworkTransport() })
   }
 

@@ -5,36 +5,36 @@
 // request's query holds the credentials and is never printed.
 
 /// Header fields in the order in which they came; names compare without regard to case.
-public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, CustomStringConvertible {
+package struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, CustomStringConvertible {
   /// Name and value, in order.
-  public private(set) var fields: [Field] = []
+  package private(set) var fields: [Field] = []
 
   /// One line of a header.
-  public struct Field: Sendable, Hashable, CustomStringConvertible {
+  package struct Field: Sendable, Hashable, CustomStringConvertible {
     /// The field's name, as it was spelled.
-    public var name: String
+    package var name: String
     /// The field's value, without the spaces around it.
-    public var value: String
+    package var value: String
     /// Makes a field.
-    public init(name: String, value: String) {
+    package init(name: String, value: String) {
       self.name = name
       self.value = value
     }
 
     /// The name. Values are not printed: some are credentials.
-    public var description: String { name }
+    package var description: String { name }
   }
 
   /// A header without fields.
-  public init() {}
+  package init() {}
 
   /// A header of these fields, in order.
-  public init(dictionaryLiteral elements: (String, String)...) {
+  package init(dictionaryLiteral elements: (String, String)...) {
     fields = elements.map { Field(name: $0.0, value: $0.1) }
   }
 
   /// The first value under a name. Setting it replaces all fields of that name; nil removes them.
-  public subscript(name: String) -> String? {
+  package subscript(name: String) -> String? {
     get { fields.first { Self.areEqual($0.name, name) }?.value }
     set {
       fields.removeAll { Self.areEqual($0.name, name) }
@@ -43,15 +43,15 @@ public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, C
   }
 
   /// Adds a field; those of the same name stay.
-  public mutating func append(_ name: String, _ value: String) {
+  package mutating func append(_ name: String, _ value: String) {
     fields.append(Field(name: name, value: value))
   }
 
   /// The names, in order. Values are not printed: some are credentials.
-  public var description: String { fields.map(\.name).joined(separator: ", ") }
+  package var description: String { fields.map(\.name).joined(separator: ", ") }
 
   /// All values under a name, in order.
-  public func all(_ name: String) -> [String] {
+  package func all(_ name: String) -> [String] {
     var values: [String] = []
     for field in fields where Self.areEqual(field.name, name) { values.append(field.value) }
     return values
@@ -67,22 +67,22 @@ public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, C
 }
 
 /// A request with its body.
-public struct HTTPRequest: Sendable, CustomStringConvertible {
+package struct HTTPRequest: Sendable, CustomStringConvertible {
   /// "GET" or "POST".
-  public var method: String
+  package var method: String
   /// Scheme, host and port: "https://api.apple-cloudkit.com".
-  public var origin: String
+  package var origin: String
   /// Percent-encoded, from the first "/", without the query.
-  public var path: String
+  package var path: String
   /// Percent-encoded, without "?". It carries the tokens: never print it.
-  public var query: String
+  package var query: String
   /// The header, without the fields that the transport adds.
-  public var headers: HTTPHeaders
+  package var headers: HTTPHeaders
   /// The bytes after the header.
-  public var body: [UInt8]
+  package var body: [UInt8]
 
   /// Makes a request.
-  public init(
+  package init(
     method: String = "POST", origin: String, path: String, query: String = "", headers: HTTPHeaders = HTTPHeaders(),
     body: [UInt8] = []
   ) {
@@ -95,27 +95,27 @@ public struct HTTPRequest: Sendable, CustomStringConvertible {
   }
 
   /// Method, origin and path, without the query and its tokens.
-  public var description: String { "\(method) \(origin)\(path)" }
+  package var description: String { "\(method) \(origin)\(path)" }
 }
 
 /// An answer with its body.
-public struct HTTPResponse: Sendable, CustomStringConvertible {
+package struct HTTPResponse: Sendable, CustomStringConvertible {
   /// The status code: 200.
-  public var status: Int
+  package var status: Int
   /// The header.
-  public var headers: HTTPHeaders
+  package var headers: HTTPHeaders
   /// The body, with transfer and content coding removed.
-  public var body: [UInt8]
+  package var body: [UInt8]
 
   /// Makes an answer.
-  public init(status: Int, headers: HTTPHeaders = HTTPHeaders(), body: [UInt8] = []) {
+  package init(status: Int, headers: HTTPHeaders = HTTPHeaders(), body: [UInt8] = []) {
     self.status = status
     self.headers = headers
     self.body = body
   }
 
   /// The status, and the size of the body.
-  public var description: String { "\(status), \(body.count) bytes" }
+  package var description: String { "\(status), \(body.count) bytes" }
 }
 
 /// A transport does not take the body of an answer. Status and header have come: the header may bring the session's next token.
@@ -132,7 +132,7 @@ package struct AnswerTooLarge: Error, CustomStringConvertible {
 ///
 /// An app conforms a type of its own if requests must go another way. Such a type sends a request at most once (the engine
 /// looks whether an operation arrived before it sends it again), follows no redirect, and prints no query.
-public protocol Transport: Sendable {
+package protocol Transport: Sendable {
   /// Sends a request and returns the whole answer, of any status.
   ///
   /// - Throws: `CloudError(.networkError)` if no whole answer came (its reason names the host and the cause, never the
@@ -146,7 +146,7 @@ public protocol Transport: Sendable {
 
 extension Transport {
   /// Zero: requests follow each other at once.
-  public func minimumInterval(to origin: String) -> Duration { .zero }
+  package func minimumInterval(to origin: String) -> Duration { .zero }
 }
 
 /// Percent-encoding of everything but RFC 3986's unreserved characters, as the credentials in a query need it.

@@ -25,7 +25,7 @@ private import Strandline
 /// FoundationNetworking repeats a request whose kept-alive connection broke. Two of its defects remain there: while it
 /// waits for an answer on a new connection it occupies a core, and it ends the process if the connection ends within the
 /// answer's header. The store is sound after that, as after any crash: the next cycle looks which operations arrived.
-public final class URLSessionTransport: Transport, CustomStringConvertible {
+package final class URLSessionTransport: Transport, CustomStringConvertible {
   #if canImport(FoundationNetworking)
     private let configuration: URLSessionConfiguration
   #else
@@ -39,7 +39,7 @@ public final class URLSessionTransport: Transport, CustomStringConvertible {
   ///   - timeout: seconds without a byte after which a request fails.
   ///   - totalTimeout: seconds that a request and its answer may take.
   ///   - answerBytesMax: the largest body that is accepted.
-  public init(timeout: Double = 60, totalTimeout: Double = 300, answerBytesMax: Int = 64 << 20) {
+  package init(timeout: Double = 60, totalTimeout: Double = 300, answerBytesMax: Int = 64 << 20) {
     let configuration = URLSessionConfiguration.ephemeral
     configuration.httpCookieStorage = nil
     configuration.httpShouldSetCookies = false
@@ -58,10 +58,10 @@ public final class URLSessionTransport: Transport, CustomStringConvertible {
   }
 
   /// A quarter of a second, and zero to a server on this machine.
-  public func minimumInterval(to origin: String) -> Duration { HTTPOrigin.minimumInterval(to: origin) }
+  package func minimumInterval(to origin: String) -> Duration { HTTPOrigin.minimumInterval(to: origin) }
 
   /// What it is; requests in flight hold credentials.
-  public var description: String { "transport over URLSession" }
+  package var description: String { "transport over URLSession" }
 
   #if canImport(FoundationNetworking)
     /// A task in a session of its own.
@@ -81,7 +81,7 @@ public final class URLSessionTransport: Transport, CustomStringConvertible {
   #endif
 
   /// Sends a request and returns the whole answer; see `Transport.send(_:)`.
-  public func send(_ request: HTTPRequest) async throws -> HTTPResponse {
+  package func send(_ request: HTTPRequest) async throws -> HTTPResponse {
     let text = request.origin + request.path + (request.query.isEmpty ? "" : "?" + request.query)
     guard let url = URL(string: text), let scheme = url.scheme?.lowercased(), scheme == "http" || scheme == "https",
       url.host != nil

@@ -5,15 +5,15 @@
 // the rest of the answer can be read, of the one record. Results are matched by record name, never by position. A
 // credential has one request in flight.
 
-public import Strandline
+package import Strandline
 internal import StrandlineJSON
 package import StrandlineSystem
 internal import Synchronization
 
 /// One database of a container, reached over HTTP.
-public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
+package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   /// Container, environment, scope.
-  public let address: CloudAddress
+  package let address: CloudAddress
 
   private let apiToken: String
   private let session: WebSession?
@@ -25,11 +25,11 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   private let serverOffset: Mutex<Int64?> = Mutex(nil)
 
   /// The origin of Apple's service.
-  public static let appleOrigin = "https://api.apple-cloudkit.com"
+  package static let appleOrigin = "https://api.apple-cloudkit.com"
   /// How many other tokens of the session's file a refused request tries.
   private static let otherTokensMax = 8
   /// The most operations, or records looked up, in one request; CloudKit's limit.
-  public static let operationsMax = 200
+  package static let operationsMax = 200
 
   /// A client of a database.
   ///
@@ -62,7 +62,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   ///   - session: the signed-in user's session; the databases of one user share it. Nil if the server needs no sign-in.
   ///   - baseURL: scheme, host and port, without a path.
   ///   - transport: carries the requests.
-  public convenience init(
+  package convenience init(
     address: CloudAddress, apiToken: String = "", session: WebSession? = nil,
     baseURL: String = WebServicesDatabase.appleOrigin, transport: any Transport = NetworkTransport()
   ) {
@@ -72,18 +72,18 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   }
 
   /// The database, and where it is reached; no credential.
-  public var description: String { "\(address) at \(origin)" }
+  package var description: String { "\(address) at \(origin)" }
 
   /// What the transport names for the server.
-  public var minimumInterval: Duration { transport.minimumInterval(to: origin) }
+  package var minimumInterval: Duration { transport.minimumInterval(to: origin) }
 
   // MARK: Requests
 
   /// The session's token is sent once more, if the server has refused it.
-  public func endOwnWaits() { session?.endOwnWaits() }
+  package func endOwnWaits() { session?.endOwnWaits() }
 
   /// The record name of the signed-in user.
-  public func user() async throws -> String {
+  package func user() async throws -> String {
     let answer = try await ask(UserReply.self, "GET", "public/users/caller")
     guard let name = answer.value.users?.first?.userRecordName ?? answer.value.userRecordName, !name.isEmpty else {
       // Every key of this answer is optional, so a refusal under HTTP 200 is one that names no user.
@@ -96,7 +96,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   }
 
   /// The zones that exist, without CloudKit's default zone, which always exists and cannot be synced.
-  public func zones() async throws -> [ZoneID] {
+  package func zones() async throws -> [ZoneID] {
     let answer = try await ask(ZonesReply.self, "GET", scoped("zones/list"))
     var result: [ZoneID] = []
     for zone in answer.value.zones {
@@ -108,12 +108,12 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   }
 
   /// Creates a zone; succeeds if it exists already.
-  public func createZone(_ zone: ZoneID) async throws {
+  package func createZone(_ zone: ZoneID) async throws {
     do { try await change(zone, "create") } catch let error as CloudError where error.code == .exists { return }
   }
 
   /// Deletes a zone with all its records; throws `.zoneNotFound` if it is not there.
-  public func deleteZone(_ zone: ZoneID) async throws { try await change(zone, "delete") }
+  package func deleteZone(_ zone: ZoneID) async throws { try await change(zone, "delete") }
 
   /// Asks for one change of a zone: "create" or "delete".
   private func change(_ zone: ZoneID, _ operation: String) async throws {
@@ -137,7 +137,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   }
 
   /// Applies operations to records of one zone.
-  public func modify(
+  package func modify(
     _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
   ) async throws -> [CloudName: CloudResult] {
     guard !operations.isEmpty else { return [:] }
@@ -168,7 +168,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   }
 
   /// The current versions of records of one zone.
-  public func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] {
+  package func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] {
     guard !names.isEmpty else { return [:] }
     guard names.count <= Self.operationsMax else {
       throw CloudError(
@@ -180,7 +180,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   }
 
   /// One page of changes of each of some zones. An answer that names one of several zones twice, or not at all, says nothing of it.
-  public func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>] {
+  package func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>] {
     guard !queries.isEmpty else { return [:] }
     let asked = queries.map { query in
       // The service's meaning of an empty token is ambiguous, so none is sent.
@@ -256,7 +256,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   }
 
   /// Records of a type, the one that was changed last first.
-  public func newestRecords(
+  package func newestRecords(
     ofType type: String, in zone: ZoneID, limit: Int, after marker: String?
   ) async throws -> NewestPage {
     let request = QueryRequest(
@@ -276,7 +276,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   }
 
   /// One page of the zones that changed since a token.
-  public func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
+  package func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
     let sent = token?.rawValue.isEmpty == true ? nil : token?.rawValue
     let request = DatabaseChangesRequest(syncToken: sent, resultsLimit: min(max(limit, 1), Self.operationsMax))
     let answer = try await ask(DatabaseChangesReply.self, "POST", scoped("changes/database"), request)
@@ -374,7 +374,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
 
   /// How many milliseconds the server's clock was at least ahead (below zero: behind) in the newest answer that named its
   /// time; 0 if that answer agrees with this device's clock.
-  public var serverOffsetMilliseconds: Int64? { serverOffset.withLock { $0 } }
+  package var serverClockOffset: Duration? { serverOffset.withLock { $0 }.map { .milliseconds($0) } }
 
   /// Learns the server's clock from the header `Date`: whole seconds, written at some moment between the request and now.
   ///
@@ -391,7 +391,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   }
 
   /// A record whose bytes an earlier version could not read; nil if this one cannot either.
-  public func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord? {
+  package func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord? {
     guard let record = try? WireJSON.decode(WireRecord.self, raw), record.error == nil, record.defect == nil,
       record.deleted != true, missing(in: record) == nil, let name = record.recordName
     else { return nil }

@@ -44,21 +44,21 @@ public final class WebSession: Sendable, CustomStringConvertible {
 
   /// Opens the session kept in a file; a missing file is a session without a token.
   package init(
-    path: String, environment: SystemEnvironment, fileID: String = #fileID, line: Int = #line
+    path: String, environment: SystemEnvironment
   ) throws {
-    var file = try CallSite(fileID, line).run("opening the session") {
+    var file = try CallSite.unnamed.run("opening the session") {
       try SessionFile(path, environment.fileSystem)
     }
     self.path = file.path
-    let token = try CallSite(fileID, line).run("opening the session") { try file.read() }
+    let token = try CallSite.unnamed.run("opening the session") { try file.read() }
     self.state = Mutex(State(file: file, token: token))
   }
 
   /// Opens the session kept in a file of this machine; a missing file is a session without a token.
   ///
   /// - Throws: `StrandlineError(.io)` if the file cannot be read or holds no token.
-  public convenience init(path: String, fileID: String = #fileID, line: Int = #line) throws {
-    try self.init(path: path, environment: .real, fileID: fileID, line: line)
+  public convenience init(path: String) throws {
+    try self.init(path: path, environment: .real)
   }
 
   /// Whether the session has a token; the server may still refuse it.
@@ -68,12 +68,10 @@ public final class WebSession: Sendable, CustomStringConvertible {
   ///
   /// - Parameters:
   ///   - token: the web auth token that the sign-in page returned.
-  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
-  ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.invalidValue` if it cannot be a token, `.io` and `.diskFull` if the file cannot be
   ///   written; then the session keeps its old token.
-  public func signIn(token: String, fileID: String = #fileID, line: Int = #line) throws {
-    try CallSite(fileID, line).run("keeping the session") {
+  public func signIn(token: String) throws {
+    try CallSite.unnamed.run("keeping the session") {
       guard WebSession.isToken(token) else {
         throw StrandlineError(
           .invalidValue,

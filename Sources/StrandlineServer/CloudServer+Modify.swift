@@ -144,7 +144,7 @@ extension CloudServer {
     }
     // The documented default is true. The default zone is never atomic.
     let isAtomic = (message.atomic ?? true) && !isDefault
-    let touch = Touch(
+    let touch = ServerTimestamp(
       milliseconds: environment.clock.wallMilliseconds(),
       user: key.user.isEmpty ? CloudServer.defaultUser : key.user, device: "1")
     let base = Draft(
@@ -312,7 +312,7 @@ extension CloudServer {
     let server: CloudServer
     let zone: ZoneState
     let requestUUID: [UInt8]
-    let touch: Touch
+    let touch: ServerTimestamp
     let createConflicts: Bool
     /// The kinds that fields have, with those that this request gives them; nil: fields have no kinds.
     private var schema: Schema?
@@ -331,7 +331,8 @@ extension CloudServer {
     private var addedSources: [CloudName: Set<CloudName>] = [:]
 
     init(
-      server: CloudServer, zone: ZoneState, requestUUID: [UInt8], touch: Touch, createConflicts: Bool, schema: Schema?
+      server: CloudServer, zone: ZoneState, requestUUID: [UInt8], touch: ServerTimestamp, createConflicts: Bool,
+      schema: Schema?
     ) {
       self.server = server
       self.zone = zone
@@ -488,8 +489,8 @@ extension CloudServer {
         writer.u8(0)
       }
       writer.string(tag)
-      if let old { writer.raw(old.body[old.created]) } else { _ = Touch(touch, &writer) }
-      _ = Touch(touch, &writer)
+      if let old { writer.raw(old.body[old.created]) } else { _ = ServerTimestamp(touch, &writer) }
+      _ = ServerTimestamp(touch, &writer)
       _ = JournalCause(
         JournalCause(requestUUID: requestUUID, operation: UInt16(clamping: index), isCascade: false), &writer)
       let size: Int

@@ -94,7 +94,10 @@ public final class CloudServer: Sendable {
   }
 
   /// A server that keeps its journal in memory, for an app's tests.
-  public convenience init(faults: ServerFaults = ServerFaults(), limits: ServerLimits = ServerLimits()) {
+  public convenience init(faults: ServerFaults = ServerFaults()) { self.init(inMemory: .real, faults: faults) }
+
+  /// A server in memory with other limits than CloudKit's.
+  package convenience init(faults: ServerFaults = ServerFaults(), limits: ServerLimits) {
     self.init(inMemory: .real, faults: faults, limits: limits)
   }
 
@@ -129,11 +132,11 @@ public final class CloudServer: Sendable {
   ///
   /// - Throws: `StrandlineError`: `.outcomeUnknown` or `.io` if the journal's last write or sync failed. The lock is
   ///   released all the same.
-  public func close(fileID: String = #fileID, line: Int = #line) throws {
+  public func close() throws {
     // Under the lock, so that no request is between its look and its append.
     let isFirst = core.withLock { _ in stop("the server is closed") }
     guard isFirst else { return }
-    try CallSite(fileID, line).run("closing the server's journal") { try journal.close() }
+    try CallSite.unnamed.run("closing the server's journal") { try journal.close() }
   }
 
   // MARK: For tests

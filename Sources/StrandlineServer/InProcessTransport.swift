@@ -1,16 +1,16 @@
 // Hands a client's requests to a server in the same process: the same JSON, headers and refusals as over a socket.
 
-public import StrandlineCloudKit
+package import StrandlineCloudKit
 internal import StrandlineSystem
 internal import Strandline
 
 /// Carries requests to a `CloudServer` without a network.
-public struct InProcessTransport: Transport {
+package struct InProcessTransport: Transport {
   private let server: CloudServer
   private let waitsForDroppedAnswers: Bool
 
   /// A transport to a server.
-  public init(_ server: CloudServer) { self.init(server, waitsForDroppedAnswers: true) }
+  package init(_ server: CloudServer) { self.init(server, waitsForDroppedAnswers: true) }
 
   /// - Parameter waitsForDroppedAnswers: whether a call whose answer is dropped waits until its task is cancelled. If
   ///   false, it throws a network error at once.
@@ -21,7 +21,7 @@ public struct InProcessTransport: Transport {
 
   /// Sends a request and returns its answer. If the fault `dropAnswer` drops the answer, the call waits until its task is
   /// cancelled.
-  public func send(_ request: HTTPRequest) async throws -> HTTPResponse {
+  package func send(_ request: HTTPRequest) async throws -> HTTPResponse {
     try Task.checkCancellation()
     let latency = server.latencyMilliseconds
     if latency > 0 { try await server.environment.clock.sleep(milliseconds: latency) }

@@ -74,13 +74,14 @@ package struct JournalRecord: Hashable, FieldDescribed {
   package var type: String
   package var parent: String?
   package var tag: String
-  package var created: Touch
-  package var modified: Touch
+  package var created: ServerTimestamp
+  package var modified: ServerTimestamp
   package var cause: JournalCause
   package var fields: [String: FieldValue]
 
   package init(
-    zone: UInt64, name: String, type: String, parent: String?, tag: String, created: Touch, modified: Touch,
+    zone: UInt64, name: String, type: String, parent: String?, tag: String, created: ServerTimestamp,
+    modified: ServerTimestamp,
     cause: JournalCause, fields: [String: FieldValue]
   ) {
     self.zone = zone

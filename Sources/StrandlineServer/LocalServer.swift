@@ -97,20 +97,18 @@ public final class LocalServer: Sendable {
   ///   - allowedHosts: names under which clients reach it besides, without scheme and port.
   ///   - allowedOrigins: origins whose pages may send requests and read the answers: "http://localhost:3000".
   ///   - faults: the faults from the first request on.
-  ///   - limits: the limits on requests and records.
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
   ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.io` if it cannot listen; `.invalidValue` if `port` is not a port, or an entry of a list
   ///   no name or origin; for a journal in a directory `.damaged`, `.fromTheFuture`, `.storeHeld`, `.notAStore`, `.diskFull` and `.io`.
   public static func run(
     directory: String? = nil, host: String = "127.0.0.1", port: Int = 0, allowedHosts: [String] = [],
-    allowedOrigins: [String] = [], faults: ServerFaults = ServerFaults(), limits: ServerLimits = ServerLimits(),
-    fileID: String = #fileID, line: Int = #line
+    allowedOrigins: [String] = [], faults: ServerFaults = ServerFaults(), fileID: String = #fileID, line: Int = #line
   ) throws -> LocalServer {
     try CallSite(fileID, line).run("starting the server") {
       try run(
         directory: directory, host: host, port: port, allowedHosts: allowedHosts, allowedOrigins: allowedOrigins,
-        faults: faults, limits: limits, environment: .real)
+        faults: faults, limits: ServerLimits(), environment: .real)
     }
   }
 
@@ -121,16 +119,15 @@ public final class LocalServer: Sendable {
   ///
   /// - Throws: `StrandlineError`: `.outcomeUnknown` if the server stopped because its journal failed; what
   ///   `CloudServer.close()` throws.
-  public func waitUntilStopped(fileID: String = #fileID, line: Int = #line) throws {
+  public func waitUntilStopped() throws {
     let failure = http.waitUntilStopped()
     let isFirst = isClosed.withLock { isClosed in
       defer { isClosed = true }
       return !isClosed
     }
     if let failure {
-      throw StrandlineError(
-        .outcomeUnknown, "the server stopped: \(failure); start it again", location: "\(fileID):\(line)")
+      throw StrandlineError(.outcomeUnknown, "the server stopped: \(failure); start it again")
     }
-    if isFirst { try cloud.close(fileID: fileID, line: line) }
+    if isFirst { try cloud.close() }
   }
 }

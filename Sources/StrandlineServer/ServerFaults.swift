@@ -1,5 +1,7 @@
 // The faults that a test or the command line can switch on, and the server's limits.
 
+import StrandlineSystem
+
 /// What the server does wrong on demand. By default nothing.
 public struct ServerFaults: Sendable, Hashable {
   /// Refuses requests because the server is busy.
@@ -18,8 +20,12 @@ public struct ServerFaults: Sendable, Hashable {
     }
   }
 
-  /// Milliseconds by which every answer is delayed.
-  public var latencyMilliseconds: Int64 = 0
+  /// By how much every answer is delayed, in whole milliseconds.
+  public var latency: Duration {
+    get { .milliseconds(latencyMilliseconds) }
+    set { latencyMilliseconds = newValue.wholeMilliseconds }
+  }
+  package var latencyMilliseconds: Int64 = 0
   /// Refuses requests because the server is busy.
   public var throttle: Throttle?
   /// The N-th `records/modify` from now (1 is the next) is applied and durable, and never answered: the server prints
@@ -46,42 +52,42 @@ public struct ServerFaults: Sendable, Hashable {
 }
 
 /// The server's limits: CloudKit's where CloudKit has one. A test may make them smaller.
-public struct ServerLimits: Sendable, Hashable {
+package struct ServerLimits: Sendable, Hashable {
   /// The most operations, or names looked up, in one request.
-  public var operationsMax = 200
+  package var operationsMax = 200
   /// The most zones that one `changes/zone` asks about.
-  public var zonesAskedMax = 200
+  package var zonesAskedMax = 200
   /// The most zones of one database; CloudKit's limit for a container.
-  public var zonesMax = 1000
+  package var zonesMax = 1000
   /// The most records in one page of changes.
-  public var resultsMax = 200
+  package var resultsMax = 200
   /// The most bytes of one record, names and values.
-  public var recordBytesMax = 1_000_000
+  package var recordBytesMax = 1_000_000
   /// The most characters of a record's or zone's name, counted in Unicode scalars: of a character that a reader sees as
   /// one there is no limit to its bytes.
-  public var nameCharactersMax = 255
+  package var nameCharactersMax = 255
   /// The most records that refer to one target with DELETE_SELF.
-  public var deleteSelfSourcesMax = 750
+  package var deleteSelfSourcesMax = 750
   /// The bytes of records at which an answer ends, whatever number of records or zones was asked for. Pages of changes
   /// end there, with one record in all at least, and say that more is to come; a lookup of more than one record is refused
   /// with `LIMIT_EXCEEDED`, and so is a modification whose answer would show more.
-  public var answerBytesMax = 8 << 20
+  package var answerBytesMax = 8 << 20
   /// The most bytes of the records that one `records/modify` saves, as they are after it.
-  public var modifyBytesMax = 32 << 20
+  package var modifyBytesMax = 32 << 20
   /// Whether a field of a record type keeps the type of its first value: a value of another type is then refused, as in
   /// CloudKit's production environment. No limit of bytes, but a rule of the server like the others here.
-  public var fixesFieldTypes = true
+  package var fixesFieldTypes = true
   /// The most bytes of a request's header.
-  public var headerBytesMax = 16 << 10
+  package var headerBytesMax = 16 << 10
   /// The most bytes of a request's body.
-  public var bodyBytesMax = 16 << 20
+  package var bodyBytesMax = 16 << 20
   /// The most bytes of all requests' bodies at a time, without those of 64 KiB or less. If they are more, the connections
   /// that have sent no whole request for longest are cut.
-  public var bodiesBytesMax = 256 << 20
+  package var bodiesBytesMax = 256 << 20
   /// The most connections at a time, as far as the process may have so many descriptors. If all are taken, the one that
   /// has sent no whole request for longest is cut for a new one; if all are being answered, the new one gets 503.
-  public var connectionsMax = 500
+  package var connectionsMax = 500
 
   /// The default limits.
-  public init() {}
+  package init() {}
 }

@@ -62,7 +62,7 @@ public final class SimulatedClock: SystemClock {
   }
 
   /// How many tasks sleep. A test waits for the task that it wants to wake before it advances the clock.
-  package var sleeperCount: Int { state.withLock { $0.sleepers.count } }
+  public var sleeperCount: Int { state.withLock { $0.sleepers.count } }
 
   /// The durations of all sleeps so far, in milliseconds, in the order of the calls.
   package var sleeps: [Int64] { state.withLock { $0.sleeps } }

@@ -158,7 +158,7 @@ package final class Device: Sendable {
     options.isUserInitiated = isUserInitiated
     options.direction = direction
     options.waitMillisecondsMax = waitMillisecondsMax
-    return try await open().sync.cycle(options)
+    return try await open().engine.cycle(options)
   }
 
   /// All records that the app sees, one on each line, ordered by zone and name.

@@ -243,7 +243,7 @@ package struct FleetLoad {
     let refusedBefore = gate.counts(of: number)
     var hasFailed = false
     do {
-      let report = try await device.store.sync.cycle(device.options)
+      let report = try await device.store.engine.cycle(device.options)
       // The first runs ask for the account and make the zones.
       if now > FleetShape.meanBegin { outcome.needless += Self.needless(report, afterFailure: device.hasFailed) }
       if report.uploaded > 0 { queue.add(now + 1_000, number ^ 1, .poke) }
@@ -255,7 +255,7 @@ package struct FleetLoad {
       outcome.impolite += max(0, gate.counts(of: number) - refusedBefore - 1)
     }
     device.hasFailed = hasFailed
-    let engine = try device.store.sync
+    let engine = try device.store.engine
     let (due, isOfAll) = (engine.nextDue, hasFailed && !engine.failsInPart)
     let wait = device.schedule.cycleEnded(hasFailed: isOfAll, due: due, device.random)
     device.isWaiting = true

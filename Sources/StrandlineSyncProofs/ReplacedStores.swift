@@ -120,7 +120,7 @@ package struct ReplacedStores {
     init(_ disk: SimulatedDisk, through fileSystem: (any FileSystem)? = nil) throws {
       self.disk = disk
       store = try ReplacedStores.open(fileSystem ?? disk, path, seed: 11, clock: clock)
-      reader = try RecordStore.openReadOnly(
+      reader = try RecordStore.openReadOnlyBlocking(
         at: path, environment: ReplacedStores.environment(OtherProcess(disk), seed: 12))
     }
 

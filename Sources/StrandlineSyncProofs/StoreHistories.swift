@@ -487,7 +487,7 @@ package struct StoreHistory {
       try log.raiseControl()
       watches.removeAll(where: \.isReaders)
       reader = nil
-      reader = try RecordStore.openReadOnly(at: Self.path, environment: environment)
+      reader = try RecordStore.openReadOnlyBlocking(at: Self.path, environment: environment)
       readerModel = model
       try readOther()
     case .refresh: try refresh(log)
@@ -635,7 +635,7 @@ package struct StoreHistory {
         .settled(
           Settled(
             id: id, lsn: pending.newest, outcome: .saved, changeTag: "tag\(pending.newest)",
-            created: Touch(milliseconds: first), modified: Touch(milliseconds: now))))
+            created: ServerTimestamp(milliseconds: first), modified: ServerTimestamp(milliseconds: now))))
     }
     guard !events.isEmpty else { return }
     let place = try store.transact { core in for event in events { try core.append(event) } }.place
@@ -663,7 +663,8 @@ package struct StoreHistory {
       changes[id] = ServerRecord(
         name: id.name, type: value.type, fields: value.fields,
         system: SystemFields(
-          changeTag: "s\(random.next())", created: Touch(milliseconds: first), modified: Touch(milliseconds: now)))
+          changeTag: "s\(random.next())", created: ServerTimestamp(milliseconds: first),
+          modified: ServerTimestamp(milliseconds: now)))
     }
     let token = ChangeToken(rawValue: "token\(random.next())")
     func apply(_ core: inout StoreCore) throws {

@@ -55,7 +55,7 @@ extension SyncConfiguration {
   /// Syncs with the private database of the simulated cloud's one user. To simulate several devices, pass the same cloud
   /// to several stores.
   ///
-  /// The store syncs when the test calls `store.sync.now()`. It syncs by itself only if `isAutomatic` is set, which
+  /// The store syncs when the test calls `store.sync()`. It syncs by itself only if `isAutomatic` is set, which
   /// requires a clock with `autoAdvance: false`. If the server drops an answer as a fault, the client's connection
   /// breaks, and the same sync sends the request again.
   public static func simulated(_ cloud: SimulatedCloud) -> SyncConfiguration {

@@ -88,16 +88,16 @@ enum EventSamples {
     few.parent = "note-0"
     few.stamp.fields["untouched"] = nil
     let all = version(values.merging(files()) { first, _ in first })
-    let touch = Touch(milliseconds: wall + 10, user: "_me", device: "A1B2")
+    let touch = ServerTimestamp(milliseconds: wall + 10, user: "_me", device: "A1B2")
     let writer = ByteWriter.event(of: 900, isSkippable: true, body: [1, 2, 3])
     return [
       .opened(Opened(writer: birth.writer, storeUUID: Array(0..<16), tenure: 0x1122_3344_5566_7788)),
       .bound(Bound(container: "iCloud.app", environment: "development", scope: .private, userHash: .max)),
       .saved(
         Saved(
-          id: id, type: all.type, births: all.stamp.births, base: .none, time: time(5, 1), editCount: 200,
+          id: id, type: all.type, births: all.stamp.births, base: .zero, time: time(5, 1), editCount: 200,
           tenure: 0x1122_3344_5566_7788, isCreation: true,
-          content: EncodedContent(all, dirty: ["text": .none, "cleared": LSN(2), "secretList": LSN(1)]))),
+          content: EncodedContent(all, dirty: ["text": .zero, "cleared": LSN(2), "secretList": LSN(1)]))),
       .deleted(Deleted(id: id, births: [birth], base: LSN(1), time: time(6), tenure: 1, cause: LSN(3))),
       .sent(Sent(batch: 0xFEDC_BA98_7654_3210, zone: zone, lsns: [LSN(3), LSN(4), LSN(1000)])),
       .settled(
@@ -198,7 +198,7 @@ enum JournalSamples {
   static func transactions(tenure: UInt64) -> [[JournalEvent]] {
     let key = DatabaseKey(container: "iCloud.app", environment: "development", scope: .private, user: "_default")
     let cause = JournalCause(requestUUID: Array(0x10..<0x20), operation: 0, isCascade: false)
-    let touch = Touch(milliseconds: EventSamples.wall, user: "_default", device: "2")
+    let touch = ServerTimestamp(milliseconds: EventSamples.wall, user: "_default", device: "2")
     let life: UInt64 = 0xBEEF
     var fields = EventSamples.values
     fields["strandlineStamp"] = .bytes(StampCodec.encode(EventSamples.version(["title": "Hi"])))

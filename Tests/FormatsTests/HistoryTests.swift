@@ -160,7 +160,7 @@ private struct RandomHistory {
   private func id() -> RecordID { RecordID(some(["n1", "ä"]), zone: zone()) }
   /// Times and touches that meet each other, and the limit at which a time counts as one from the future.
   private func time() -> HybridTime { HybridTime(milliseconds: minutes(), count: some([0, 1, .max])) }
-  private func touch() -> Touch? { below(4) == 0 ? nil : Touch(milliseconds: minutes()) }
+  private func touch() -> ServerTimestamp? { below(4) == 0 ? nil : ServerTimestamp(milliseconds: minutes()) }
   private func minutes() -> Int64 { 1_000_000 + Int64(below(4)) * 60_000 }
   private func births() -> Set<Birth> {
     Set((0..<below(3)).map { _ in Birth(time: .zero, writer: 1 + random.below(4)) })
@@ -182,7 +182,7 @@ private struct RandomHistory {
 
   private func dirty(_ version: Version) -> [String: LSN] {
     Dictionary(
-      uniqueKeysWithValues: version.names.filter { _ in below(2) == 0 }.map { ($0, some([.none, earlier()])) })
+      uniqueKeysWithValues: version.names.filter { _ in below(2) == 0 }.map { ($0, some([.zero, earlier()])) })
   }
 
   private mutating func event() -> Event {

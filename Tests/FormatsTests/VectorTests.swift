@@ -114,7 +114,7 @@ import Testing
     default: return
     }
     var (version, dirty) = try content.decoded(type: type, births: births, this: LSN(frame.lsn))
-    for (name, lsn) in dirty where lsn.rawValue == frame.lsn { dirty[name] = LSN.none }
+    for (name, lsn) in dirty where lsn.rawValue == frame.lsn { dirty[name] = LSN.zero }
     var before = ByteWriter()
     content.encode(into: &before)
     var after = ByteWriter()

@@ -238,7 +238,7 @@ struct LogVerbsTests {
     let machine = Machine()
     let record = RecordID("n")
     let saved = Saved(
-      id: record, type: "Note", births: [], base: .none, time: HybridTime(milliseconds: 1), editCount: 1, tenure: 1,
+      id: record, type: "Note", births: [], base: .zero, time: HybridTime(milliseconds: 1), editCount: 1, tenure: 1,
       isCreation: true, content: EncodedContent(Version(type: "Note", fields: ["title": "x"]), dirty: [:]))
     let log = try Log.open(at: "/A", role: .store, environment: machine.environment) { _ in }
     var transaction = EventCodec.transaction([.opened(Opened(writer: 7, storeUUID: log.storeUUID, tenure: 1))])
@@ -330,7 +330,7 @@ struct LogVerbsTests {
   @Test func `a reader that has not seen the later mutation is told to read on`() async throws {
     let machine = Machine()
     _ = await machine.run("import", "/A", "-", input: note("a", "1"))
-    let reader = try RecordStore.openReadOnly(at: "/A", environment: machine.storeEnvironment)
+    let reader = try RecordStore.openReadOnlyBlocking(at: "/A", environment: machine.storeEnvironment)
     for number in 0..<30 {
       _ = await machine.run("put", "/A", #"{"recordName":"a","fields":{"n":\#(number)}}"#)
     }

@@ -25,8 +25,8 @@ struct ProofTests {
     version.stamp.seen[writer] = Seen(lsn: LSN(lsn), tenure: 1, time: HybridTime(milliseconds: 1_000 + Int64(lsn)))
     return .recordSaved(
       JournalRecord(
-        zone: 1, name: "n", type: "Note", parent: nil, tag: "t\(lsn)", created: Touch(milliseconds: 1),
-        modified: Touch(milliseconds: 2),
+        zone: 1, name: "n", type: "Note", parent: nil, tag: "t\(lsn)", created: ServerTimestamp(milliseconds: 1),
+        modified: ServerTimestamp(milliseconds: 2),
         cause: JournalCause(requestUUID: Array(repeating: 0, count: 16), operation: 0, isCascade: false),
         fields: [Names.stampField: .bytes(StampCodec.encode(version))]))
   }
@@ -68,7 +68,7 @@ struct ProofTests {
     version.stamp.births = [birth]
     return .saved(
       Saved(
-        id: id, type: version.type, births: version.stamp.births, base: .none, time: HybridTime(milliseconds: 1_000),
+        id: id, type: version.type, births: version.stamp.births, base: .zero, time: HybridTime(milliseconds: 1_000),
         editCount: 1, tenure: 1, isCreation: true, content: EncodedContent(version, dirty: ["title": .none])))
   }
 

@@ -33,7 +33,7 @@ import Testing
   }
 
   private func names(_ path: String) throws -> Set<String> {
-    let store = try RecordStore.openReadOnly(at: path)
+    let store = try RecordStore.openReadOnlyBlocking(at: path)
     var result: Set<String> = []
     try store.forEachRecord { result.insert($0.id.name) }
     try store.closeBlocking()

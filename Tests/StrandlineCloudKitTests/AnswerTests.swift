@@ -28,7 +28,7 @@ struct AnswerTests {
       names.map(save) + [CloudOperation(.forceDelete, name: "d")], in: notes, atomic: false)
     #expect(Set(results.keys) == Set(texts: names + ["d"]))
     #expect(results["a"]?.record?.system.changeTag == "1e")
-    #expect(results["a"]?.record?.system.modified == Touch(milliseconds: 5, user: "_u"))
+    #expect(results["a"]?.record?.system.modified == ServerTimestamp(milliseconds: 5, user: "_u"))
     #expect(results["b"]?.error?.code == .conflict)
     #expect(results["d"]?.isDeleted == true)
     #expect(results["odd"]?.error?.code.rawValue == "BRAND_NEW_CODE")
@@ -175,7 +175,7 @@ struct AnswerTests {
         "a": .asset(Asset(fileChecksum: "c", size: 4, downloadURL: "https://x/${f}")),
       ])
     #expect(record.parent == "p")
-    #expect(record.system.created == Touch(milliseconds: 1_767_225_600_000, user: "_u", device: "2"))
+    #expect(record.system.created == ServerTimestamp(milliseconds: 1_767_225_600_000, user: "_u", device: "2"))
     #expect(
       String(decoding: record.system.unknown, as: UTF8.self)
         == #"{"stableUrl":{"b":[1,2.5,null,true],"a":"\u0001\""},"expirationTime":99999999999999999999}"#)
@@ -342,9 +342,9 @@ struct AnswerTests {
         status: 200, headers: ["Date": "Thu, 28 May 2026 \(named) GMT"], body: Array(#"{"zones":[]}"#.utf8))
     }
     let client = WebServicesDatabase.over(transport, clock: clock)
-    #expect(client.serverOffsetMilliseconds == nil)
+    #expect(client.serverClockOffset == nil)
     _ = try await client.zones()
-    #expect(client.serverOffsetMilliseconds == offset)
+    #expect(client.serverClockOffset == .milliseconds(offset))
   }
 
   @Test func `a record whose bytes were kept is read again`() {

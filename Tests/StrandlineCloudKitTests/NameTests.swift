@@ -66,7 +66,7 @@ struct NameTests {
         at: "/store", syncing: configuration, environment: StoreEnvironment(machine))
     }
     var store = try await open()
-    #expect(try await store.sync.cycle(CycleOptions()).fetchedSaves == 2)
+    #expect(try await store.engine.cycle(CycleOptions()).fetchedSaves == 2)
     try await store.close()
     store = try await open()
     var record = try #require(try store.record(RecordID("r", zone: notes)))
@@ -80,7 +80,7 @@ struct NameTests {
     // An app can edit the others, and make none of these.
     record["Key"] = "edited"
     try await store.write { try $0.save(record) }
-    #expect(try await store.sync.cycle(CycleOptions()).uploaded == 1)
+    #expect(try await store.engine.cycle(CycleOptions()).uploaded == 1)
     let edit = try #require(cloud.sent.withLock { $0.last })
     #expect(edit.contains(#""operationType":"update""#) && edit.contains("\"recordType\":\"\(Self.type)\""), "\(edit)")
     for name in ["caf\u{E9}", "caf%C3%A8"] {
@@ -95,7 +95,7 @@ struct NameTests {
     // A record whose parent is removed is replaced whole.
     record.parent = nil
     try await store.write { try $0.save(record) }
-    #expect(try await store.sync.cycle(CycleOptions()).uploaded == 1)
+    #expect(try await store.engine.cycle(CycleOptions()).uploaded == 1)
     let whole = try #require(cloud.sent.withLock { $0.last })
     #expect(whole.contains(#""operationType":"replace""#), "\(whole)")
     for (name, value) in Self.fields {

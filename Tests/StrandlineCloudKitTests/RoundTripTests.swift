@@ -70,7 +70,7 @@ struct RoundTripTests {
     let cloud = Cloud()
     let transport = cloud.transport
     var store = try await open(machine, transport)
-    #expect(try await store.sync.cycle(CycleOptions()).fetchedSaves == 1)
+    #expect(try await store.engine.cycle(CycleOptions()).fetchedSaves == 1)
     try await store.close()
     store = try await open(machine, transport)
 
@@ -92,7 +92,7 @@ struct RoundTripTests {
     // An edit sends the field that was edited, and leaves the others to the server.
     record["title"] = "y"
     try await store.write { try $0.save(record) }
-    #expect(try await store.sync.cycle(CycleOptions()).uploaded == 1)
+    #expect(try await store.engine.cycle(CycleOptions()).uploaded == 1)
     let edit = try #require(cloud.bodies("records/modify").last)
     #expect(edit.contains(#""operationType":"update""#) && edit.contains(#""title":{"type":"STRING","value":"y"}"#))
     #expect(!edit.contains("VECTOR"))
@@ -101,7 +101,7 @@ struct RoundTripTests {
     // A record whose parent is removed is replaced whole: then they are sent, as they came.
     record.parent = nil
     try await store.write { try $0.save(record) }
-    #expect(try await store.sync.cycle(CycleOptions()).uploaded == 1)
+    #expect(try await store.engine.cycle(CycleOptions()).uploaded == 1)
     let whole = try #require(cloud.bodies("records/modify").last)
     #expect(whole.contains(#""operationType":"replace""#), "\(whole)")
     #expect(whole.contains("\"plain\":{\"type\":\"VECTOR\",\"value\":\(Self.odd)}"))

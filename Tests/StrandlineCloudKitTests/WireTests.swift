@@ -195,7 +195,7 @@ struct WireTests {
       "a": .asset(Asset(fileChecksum: "c", size: 4, receipt: "r")), "s": .encrypted(.list(.dates, [])),
     ]
     record.nulls = ["gone"]
-    record.created = Touch(milliseconds: 5, user: "u", device: "d")
+    record.created = ServerTimestamp(milliseconds: 5, user: "u", device: "d")
     #expect(
       String(decoding: WireJSON.encode(record), as: UTF8.self)
         == #"{"created":{"deviceID":"d","timestamp":5,"userRecordName":"u"},"fields":{"#
@@ -300,7 +300,7 @@ private struct RandomRecord {
     }
     record.fields = fields
     if below(3) == 0 { record.parent = text() }
-    if below(3) == 0 { record.created = Touch(milliseconds: int64(), user: text(), device: text()) }
+    if below(3) == 0 { record.created = ServerTimestamp(milliseconds: int64(), user: text(), device: text()) }
     return record
   }
 

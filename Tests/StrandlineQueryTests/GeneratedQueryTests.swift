@@ -159,7 +159,7 @@ struct GeneratedQueryTests {
       try store.writeBlocking { tx in for page in pages { try tx.save(page) } }
       if below(2) == 0 { try store.index?.flush() }
       try store.writeBlocking { tx in
-        for page in pages where below(4) == 0 { try tx.update(Page.self, page.id) { $0 = Page(page.id, below) } }
+        for page in pages where below(4) == 0 { try tx.update(Page.self, id: page.id) { $0 = Page(page.id, below) } }
         for page in pages where below(9) == 0 { try tx.delete(page) }
         for page in pages where below(4) == 0 {
           guard var record = try tx.record(page.recordID) else { continue }
@@ -167,7 +167,7 @@ struct GeneratedQueryTests {
           try tx.save(record)
         }
       }
-      let all = try store.values(Page.self)
+      let all = try store.fetch(Page.self)
       for number in 0..<60 {
         var meaning: ((Page) -> Bool)?
         let predicate = Predicate<Page> { variable in
@@ -215,7 +215,7 @@ struct GeneratedQueryTests {
         #expect(
           try tx.fetch(Page.self, where: predicate).map(\.id) == all.filter(isMet).map(\.id), "\(seed): \(predicate)")
       }
-      #expect(try all.map(\.id) == all.compactMap { try tx.value(Page.self, $0.id)?.id })
+      #expect(try all.map(\.id) == all.compactMap { try tx.fetch(Page.self, id: $0.id)?.id })
     }
   }
 }

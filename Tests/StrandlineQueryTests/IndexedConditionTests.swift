@@ -63,7 +63,7 @@ struct IndexedConditionTests {
       .int64(1 << 53 + 1), .double(0x1p53), .double(-1e300), .int64(.min), .int64(.max),
     ]
     let store = try open(values.count, indexes: ["price"]) { $1["price"] = values[$0] }
-    let all = try store.values(Page.self)
+    let all = try store.fetch(Page.self)
     for bound in [0, 0.5, 0.75, 1, 1.5, 2, 0x1p53, 0x1p54, -0x1p53, .infinity, -.infinity, 1e300, -2.5] {
       let cases: [(Predicate<Page>, (Double) -> Bool)] = [
         (#Predicate { $0.price < bound }, { $0 < bound }), (#Predicate { $0.price <= bound }, { $0 <= bound }),
@@ -118,8 +118,8 @@ struct IndexedConditionTests {
     let store = try open(9, parent: ParentSchema(whenDeleted: .delete)) { $1.parent = ["f0", "f1", nil][$0 % 3] }
     #expect(try found(store, "___parent", #Predicate { $0.parent == folder }) == ["p1", "p4", "p7"])
     try store.writeBlocking { tx in
-      try tx.update(Page.self, "p1") { $0.parent = Parent(id: "f2") }
-      try tx.update(Page.self, "p2") { $0.parent = folder }
+      try tx.update(Page.self, id: "p1") { $0.parent = Parent(id: "f2") }
+      try tx.update(Page.self, id: "p2") { $0.parent = folder }
       #expect(try tx.fetch(Page.self, where: #Predicate { $0.parent == folder }).map(\.id) == ["p2", "p4", "p7"])
     }
     #expect(try found(store, "___parent", #Predicate { $0.parent == folder }) == ["p2", "p4", "p7"])

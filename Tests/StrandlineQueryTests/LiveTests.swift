@@ -27,7 +27,7 @@ struct LiveTests {
     let store = try openPages()
     let random = SeededRandom(seed: 3)
     let live = store.live(Page.self, where: #Predicate { $0.stars == 50 }, sortedBy: .ascending(\.title))
-    let one = store.live(Page.self, "p1")
+    let one = store.live(Page.self, id: "p1")
     let count = store.liveCount(Page.self)
     await wait { live.value != nil && count.value == 0 }
     #expect(live.value?.isEmpty == true)
@@ -38,7 +38,7 @@ struct LiveTests {
     }
     await wait { live.value?.count == 3 && count.value == 3 && one.value??.id == "p1" }
     #expect(live.value?.map(\.id) == ["p3", "p2", "p1"])
-    try await store.write { try $0.delete(Page.self, "p1") }
+    try await store.write { try $0.delete(Page.self, id: "p1") }
     await wait { one.value == .some(nil) && live.value?.count == 2 }
     try await store.close()
     await wait { !live.isLive && !one.isLive && !count.isLive }
@@ -59,7 +59,7 @@ struct LiveTests {
 
   @Test func `an answer that cannot be read ends it with the error`() async throws {
     let store = try openPages()
-    let one = store.live(Page.self, "p1")
+    let one = store.live(Page.self, id: "p1")
     try await store.write { try $0.create(Record(type: "Other", id: RecordID("p1"))) }
     await wait { !one.isLive }
     #expect(one.error?.code == .typeMismatch)
@@ -71,7 +71,7 @@ struct LiveTests {
       let store = try openPages(seed: seed)
       let random = SeededRandom(seed: seed)
       let page = Page("p") { Int(random.below(UInt64($0))) }
-      let live = store.live(Page.self, "p")
+      let live = store.live(Page.self, id: "p")
       var shown: [Int] = []
       for number in 1...5 {
         try await store.write { tx in

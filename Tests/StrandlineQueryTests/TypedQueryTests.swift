@@ -196,7 +196,7 @@ struct TypedQueryTests {
     try store.index?.flush()
     var met = 0
     for one in Self.cases {
-      let expected = try store.values(Page.self).filter(one.isMet).map(\.id)
+      let expected = try store.fetch(Page.self).filter(one.isMet).map(\.id)
       let found = try store.fetch(Page.self, where: one.predicate)
       #expect(found.map(\.id) == expected, "line \(one.line)")
       #expect(found.unreadable.isEmpty, "line \(one.line): \(found.unreadable)")
@@ -215,7 +215,7 @@ struct TypedQueryTests {
     let found = try store.fetch(
       Page.self, where: #Predicate { $0.stars > 0 }, .where(\.title, .beginsWith, "L"), #Predicate { !$0.isDone },
       sortedBy: .descending(\.stars), .ascending(\.title), limit: 100)
-    let expected = try store.values(Page.self)
+    let expected = try store.fetch(Page.self)
       .filter { $0.stars > 0 && $0.title.utf8.starts(with: "L".utf8) && !$0.isDone }
       .sorted { ($1.stars, $0.title, $0.id) < ($0.stars, $1.title, $1.id) }
     #expect(found.map(\.id) == expected.map(\.id))
@@ -232,7 +232,7 @@ struct TypedQueryTests {
       ids += page.map(\.id)
       cursor = page.cursor
     } while cursor != nil
-    let expected = try store.values(Page.self).filter { !$0.title.isEmpty }.sorted {
+    let expected = try store.fetch(Page.self).filter { !$0.title.isEmpty }.sorted {
       ($0.stars, $0.id) < ($1.stars, $1.id)
     }
     #expect(ids == expected.map(\.id))
@@ -360,7 +360,7 @@ struct TypedQueryTests {
     let pages = pages(30, seed: 12)
     try store.writeBlocking { tx in for page in pages { try tx.save(page) } }
     try store.writeBlocking { tx in
-      try tx.update(Page.self, pages[0].id) { $0.stars = 77 }
+      try tx.update(Page.self, id: pages[0].id) { $0.stars = 77 }
       try tx.delete(pages[1])
       var new = pages[2]
       (new.id, new.stars) = ("new", 77)
@@ -393,7 +393,7 @@ struct TypedQueryTests {
     var values = store.observe(Page.self, where: #Predicate { $0.title == "seen" }).makeAsyncIterator()
     #expect(try await values.next()?.isEmpty == true)
     try await store.write { try $0.save(page) }
-    try await store.write { try $0.update(Page.self, page.id) { $0.title = "seen" } }
+    try await store.write { try $0.update(Page.self, id: page.id) { $0.title = "seen" } }
     #expect(try await values.next()?.map(\.title) == ["seen"])
     try await store.close()
     #expect(try await values.next() == nil)

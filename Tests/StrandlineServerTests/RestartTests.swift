@@ -217,8 +217,9 @@ struct RestartTests {
       .recordDeleted(zone: 9, name: "n", cause),
       .recordSaved(
         JournalRecord(
-          zone: 9, name: "n", type: "Note", parent: "p", tag: "t", created: Touch(milliseconds: -1, user: "u"),
-          modified: Touch(milliseconds: 5), cause: cause, fields: ["a": 1, "b": .list(.strings, ["x"])])),
+          zone: 9, name: "n", type: "Note", parent: "p", tag: "t",
+          created: ServerTimestamp(milliseconds: -1, user: "u"),
+          modified: ServerTimestamp(milliseconds: 5), cause: cause, fields: ["a": 1, "b": .list(.strings, ["x"])])),
     ]
     #expect(Set(events.map(\.kind)).count == JournalEventKind.allCases.count)
     for event in events {

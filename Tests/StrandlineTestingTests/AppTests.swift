@@ -20,7 +20,7 @@ struct Note: SyncRecord {
 
   let found = disk.afterPowerCut(seed: 8231)  // the seed chooses what of the unsynced work is lost
   let again = try await RecordStore.open(at: "/notes", environment: .simulated(disk: found, seed: 1))
-  #expect(try again.value(Note.self, note.id)?.title == "Low tide at six")
+  #expect(try again.fetch(Note.self, id: note.id)?.title == "Low tide at six")
 }
 // README ends
 
@@ -32,9 +32,9 @@ struct Note: SyncRecord {
   let tablet = try await RecordStore.open(
     at: "/notes", syncing: .simulated(cloud), environment: .simulated(disk: SimulatedDisk(), seed: 2))
   try await phone.write { try $0.save(note) }
-  try await phone.sync.now()
-  try await tablet.sync.now()
-  #expect(try tablet.value(Note.self, note.id)?.title == "Low tide at six")
+  try await phone.sync()
+  try await tablet.sync()
+  #expect(try tablet.fetch(Note.self, id: note.id)?.title == "Low tide at six")
 }
 
 @Test(.timeLimit(.minutes(30))) func `all devices count the same notes, in six worlds`() async {
@@ -65,7 +65,7 @@ private func open(
 
 private func titles(_ store: RecordStore) throws -> [String: String] {
   var result: [String: String] = [:]
-  for id in try store.recordIDs(ofType: "Note") { result[id.name] = try store.value(Note.self, id.name)?.title }
+  for id in try store.recordIDs(ofType: "Note") { result[id.name] = try store.fetch(Note.self, id: id.name)?.title }
   return result
 }
 
@@ -176,19 +176,19 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   let (disk, clock, cloud) = (SimulatedDisk(), SimulatedClock(), SimulatedCloud())
   var store = try await open(disk, clock: clock, cloud: cloud)
   try await store.write { try $0.save(Note(id: "a", title: "1")) }
-  try await store.sync.now()
+  try await store.sync()
   clock.turnWallClock(by: .seconds(-10 * 365 * 86_400))
   // The later edit wins although the clock was turned back, also after a restart and on another device.
   try await store.write { try $0.save(Note(id: "a", title: "2")) }
-  try await store.sync.now()
+  try await store.sync()
   try await store.close()
   store = try await open(disk, clock: clock, cloud: cloud)
   #expect(try titles(store) == ["a": "2"])
   try await store.write { try $0.save(Note(id: "a", title: "3")) }
   clock.advance(by: .seconds(60))
-  try await store.sync.now()
+  try await store.sync()
   let other = try await open(SimulatedDisk(), seed: 2, cloud: cloud)
-  try await other.sync.now()
+  try await other.sync()
   #expect(try titles(other) == ["a": "3"])
 }
 
@@ -197,15 +197,15 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   let phone = try await open(SimulatedDisk(), seed: 1, cloud: cloud)
   let tablet = try await open(SimulatedDisk(), seed: 2, cloud: cloud)
   try await phone.write { try $0.save(Note(id: "a", title: "1")) }
-  try await phone.sync.now()
-  try await tablet.sync.now()
+  try await phone.sync()
+  try await tablet.sync()
   try await phone.write { try $0.save(Note(id: "a", title: "by phone")) }
   try await tablet.write { try $0.save(Note(id: "a", title: "by tablet")) }
-  for store in [phone, tablet, phone] { try await store.sync.now() }
+  for store in [phone, tablet, phone] { try await store.sync() }
   #expect(try titles(phone) == titles(tablet))
   #expect(try titles(phone)["a"]?.hasPrefix("by ") == true)
   try await tablet.write { tx in try tx.delete(RecordID("a")) }
-  for store in [tablet, phone] { try await store.sync.now() }
+  for store in [tablet, phone] { try await store.sync() }
   #expect(try titles(phone).isEmpty)
 }
 
@@ -217,7 +217,7 @@ func `after a lost answer the request is repeated, and nothing is applied twice`
   faults.dropAnswer = 1
   cloud.server.setFaults(faults)
   let receipt = try await store.write { try $0.save(Note(id: "a", title: "1")) }
-  let report = try await store.sync.now()
+  let report = try await store.sync()
   #expect(report.recognized == 1)
   try await receipt.uploaded()
   #expect(cloud.server.statistics.droppedAnswers == 1)

@@ -48,7 +48,7 @@ private struct Mistake: CustomTestStringConvertible, Sendable {
         try core.append(
           .merged(
             Merged(
-              id: id, version: version, dirty: loaded.dirty, base: .none, local: local, time: core.tick(),
+              id: id, version: version, dirty: loaded.dirty, base: .zero, local: local, time: core.tick(),
               editCount: loaded.editCount, tenure: core.tenure, rule: Merged.reviveRule)))
       }
       return true
@@ -65,7 +65,7 @@ extension RecordStore {
   ) throws -> (id: RecordID, entry: RecordEntry)? {
     var (open, ended): (Set<ZoneID>, [ZoneID: LSN]) = ([], [:])
     var ids: Set<RecordID> = []
-    try source.scan(after: .none, upTo: source.durableLSN) { found in
+    try source.scan(after: .zero, upTo: source.durableLSN) { found in
       switch try found.decoded() {
       case .zoneChanged(let event) where event.change == .reset:
         ended[event.zone] = nil

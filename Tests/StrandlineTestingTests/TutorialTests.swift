@@ -37,7 +37,7 @@ final class Notebook {
   }
 
   func change(_ id: Page.ID, _ body: @Sendable (inout Page) -> Void) async throws {
-    try await store.update(Page.self, id, body)  // the fields that the closure changes, and no others
+    try await store.update(Page.self, id: id, body)  // the fields that the closure changes, and no others
   }
 
   func find(_ beginning: String) throws -> [Page] {
@@ -69,18 +69,18 @@ func `two devices edit a page, and both edits stay or are told`() async throws {
     at: "/book", syncing: .simulated(cloud),
     environment: .simulated(disk: SimulatedDisk(), clock: clock, seed: 2))
   let page = try await phone.add("Harbour")
-  try await phone.store.sync.now()
-  try await tablet.store.sync.now()
+  try await phone.store.sync()
+  try await tablet.store.sync()
 
   try await phone.change(page.id) { ($0.title, $0.tags) = ("Old harbour", ["north"]) }
   clock.advance(by: .seconds(60))
   try await tablet.change(page.id) { ($0.title, $0.tags) = ("New harbour", ["quiet"]) }
-  try await phone.store.sync.now()
-  try await tablet.store.sync.now()  // meets the phone's edit, merges, and sends what came of it
-  try await phone.store.sync.now()
+  try await phone.store.sync()
+  try await tablet.store.sync()  // meets the phone's edit, merges, and sends what came of it
+  try await phone.store.sync()
 
   for device in [phone, tablet] {
-    let merged = try #require(try device.store.value(Page.self, page.id))
+    let merged = try #require(try device.store.fetch(Page.self, id: page.id))
     #expect(merged.title == "New harbour")  // the change that was made last
     #expect(merged.tags == ["north", "quiet"])  // both, by the type's rule
   }
@@ -99,8 +99,8 @@ func `a page that was added outlives a power cut at any call`() async throws {
 
     let found = disk.afterPowerCut(seed: UInt64(call))
     let again = try await Notebook(at: "/book", syncing: nil, environment: .simulated(disk: found, seed: 2))
-    #expect(try again.store.value(Page.self, first.id)?.title == "Harbour")
-    if let second { #expect(try again.store.value(Page.self, second.id)?.title == "Lighthouse") }
+    #expect(try again.store.fetch(Page.self, id: first.id)?.title == "Harbour")
+    if let second { #expect(try again.store.fetch(Page.self, id: second.id)?.title == "Lighthouse") }
   }
 }
 
@@ -119,10 +119,10 @@ func `a page that was added outlives a power cut at any call`() async throws {
   let server = try LocalServer.run()
   let phone = try await Notebook(at: folder("phone"), syncing: localServer(server.url))
   let page = try await phone.add("Harbour")
-  try await phone.store.sync.now()
+  try await phone.store.sync()
   let tablet = try await Notebook(at: folder("tablet"), syncing: localServer(server.url))
-  try await tablet.store.sync.fetched()
-  #expect(try tablet.store.value(Page.self, page.id)?.title == "Harbour")
+  try await tablet.store.syncEngine?.fetched()
+  #expect(try tablet.store.fetch(Page.self, id: page.id)?.title == "Harbour")
   try await phone.store.close()
   try await tablet.store.close()
   server.stop()

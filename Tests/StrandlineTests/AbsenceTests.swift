@@ -398,7 +398,7 @@ enum WrongPage: CaseIterable, Sendable {
     try await b.remove("n0")
     _ = try await b.run(waitMillisecondsMax: 3_600_000)
     #expect(cloud.sent.count == 9, "as often as a save that is refused without a cause")
-    #expect(try await b.open().status().held.map(\.code) == ["NOT_FOUND"])
+    #expect(try await b.open().status().held.map(\.code) == [.notFound])
     #expect(try await b.unsettled == 1)
   }
 

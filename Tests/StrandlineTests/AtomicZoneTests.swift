@@ -110,7 +110,7 @@ private let refusal = CloudError(.accessDenied, reason: "not yours")
     #expect(cloud.sent.count == 51, "what is held costs no request")
     let changes = try await a.open().pendingChanges().changes
     #expect(changes.first { $0.id.name == "with it" }?.obstacle == .together(RecordID("poison")))
-    #expect(try await a.open().sync.status.waits.total == 2)
+    #expect(try await a.open().engine.status.waits.total == 2)
     try await exchange(b)
     #expect(try await b.dump().count == 100)
     // The app mends it.
@@ -211,11 +211,11 @@ private let refusal = CloudError(.accessDenied, reason: "not yours")
     }
     try await a.put(together: ["one": ["n": 2], "two": ["n": 2], "poison": ["n": 2]])
     _ = try await a.run()
-    #expect(try await a.open().sync.status.waits.total == 3)
+    #expect(try await a.open().engine.status.waits.total == 3)
     try await b.remove("two")
     try await b.exchange()
     _ = try await a.run()
-    #expect(try await a.open().sync.status.waits.total == 2)
+    #expect(try await a.open().engine.status.waits.total == 2)
     #expect(try await a.unsettled == 2)
   }
 
@@ -394,8 +394,8 @@ private let refusal = CloudError(.accessDenied, reason: "not yours")
           try tx.save(Record(type: "Note", id: RecordID("a"), fields: ["n": .int64(Int64(place)), "late": 1]))
         }
       }
-      try await store.sync.now()
-      try await store.sync.now()
+      try await store.sync()
+      try await store.sync()
       #expect(try store.status().unsettled == 0)
       for (names, isAtomic) in zip(cloud.sent, cloud.areAtomic) {
         #expect(

@@ -66,7 +66,7 @@ private final class Original: Sendable {
   init(_ disk: any FileSystem, seed: UInt64) throws {
     store = try open(disk, seed: seed)
     random = SeededRandom(seed: seed)
-    states = Mutex([.none: [:]])
+    states = Mutex([.zero: [:]])
   }
 
   private func below(_ count: UInt64) -> Int { Int(random.next() % count) }
@@ -159,7 +159,7 @@ struct `A backup` {
   ) throws {
     let verification = try LogVerifier.verify(at: path, environment: environment(disk, seed: 60).system)
     #expect(verification.findings.isEmpty, comment)
-    let reader = try RecordStore.openReadOnly(at: path, environment: environment(disk, seed: 61))
+    let reader = try RecordStore.openReadOnlyBlocking(at: path, environment: environment(disk, seed: 61))
     #expect(try reader.durableLSN == lsn && reader.shown() == expected, comment)
     #expect(reader.projections.withLock { $0.brokenInvariant() } == nil, comment)
     let copy = try open(disk, path, seed: 62)
@@ -191,8 +191,8 @@ struct `A backup` {
   @Test func `of an empty store, of a copy, of a suspended and of a closed one`() throws {
     let disk = SimulatedDisk()
     let store = try open(disk, seed: 1)
-    #expect(try store.backupBlocking(to: "/empty").lsn == .none)
-    try check(disk, .none, [:], "empty", at: "/empty")
+    #expect(try store.backupBlocking(to: "/empty").lsn == .zero)
+    try check(disk, .zero, [:], "empty", at: "/empty")
     try store.writeBlocking { try $0.save(record("a", 1)) }
     try store.suspendBlocking()
     let one = try store.backupBlocking(to: "/one")
@@ -284,7 +284,7 @@ struct `A backup` {
           #expect(!disk.directoryPaths.contains { $0.contains(".init-") }, comment)
           try check(disk, again.lsn, expected, comment, at: path, indexes: indexes)
         }
-        let reader = try RecordStore.openReadOnly(at: "/store", environment: environment(disk, seed: 71))
+        let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: environment(disk, seed: 71))
         #expect(try reader.shown() == expected, comment)
       }
     }
@@ -340,7 +340,7 @@ struct `A backup` {
       if isSuspended { try original.store.suspendBlocking() }
       let copy = isSuspended ? "/second" : "/first"
       try original.store.backupBlocking(to: copy)
-      let reader = try RecordStore.openReadOnly(at: copy, environment: environment(disk, seed: 10))
+      let reader = try RecordStore.openReadOnlyBlocking(at: copy, environment: environment(disk, seed: 10))
       #expect(try reader.indexes().map(\.index) == original.store.indexes().map(\.index))
       #expect(try reader.indexes().allSatisfy { !$0.isReady })
       let query = RecordQuery("T", where: [RecordFilter("n", .greaterThan, 10)], sortedBy: [RecordSort("n")])
@@ -447,7 +447,7 @@ struct `A backup` {
       }
       group.addTask {
         defer { isOver.value.store(true, ordering: .releasing) }
-        var last: LSN = .none
+        var last: LSN = .zero
         for number in 0..<12 {
           let before = store.durableLSN
           let path = folder("copy\(number)")

@@ -13,7 +13,7 @@ struct `Bodies in flight` {
     let random = SeededRandom(seed: seed)
     var bodies = BodiesInFlight()
     var model: [LSN: [UInt8]] = [:]
-    var (durable, last) = (LSN.none, LSN.none)
+    var (durable, last) = (LSN.zero, LSN.zero)
     for step in 0..<600 {
       switch random.below(10) {
       case 0..<6:

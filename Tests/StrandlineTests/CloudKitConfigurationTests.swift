@@ -25,13 +25,13 @@ struct `A store that syncs with CloudKit` {
     let store = try await RecordStore.open(at: URL(filePath: folder("a")), syncing: configuration)
     let shell = Shell(name: "whelk")
     let receipt = try await store.write { try $0.save(shell) }
-    try await store.sync.now()
+    try await store.sync()
     try await receipt.uploaded()
     try await store.close()
 
     let other = try await RecordStore.open(at: folder("b"), syncing: configuration)
-    try await other.sync.now()
-    #expect(try other.value(Shell.self, shell.id)?.name == "whelk")
+    try await other.sync()
+    #expect(try other.fetch(Shell.self, id: shell.id)?.name == "whelk")
     try await other.close()
   }
 
@@ -49,9 +49,9 @@ struct `A store that syncs with CloudKit` {
       making: { InProcessTransport(server) })
     let synced = try await RecordStore.open(at: folder("a"), syncing: configuration)
     // The server did not give this token. A valid one written to the same file is used without opening the store again.
-    await #expect(throws: StrandlineError.self) { try await synced.sync.now() }
+    await #expect(throws: StrandlineError.self) { try await synced.sync() }
     try session.signIn(token: server.signIn(user: "_alice"))
-    try await synced.sync.now()
+    try await synced.sync()
     try await synced.close()
     #expect(try POSIXFileSystem().kind(of: folder("a") + "/session") == .file)
   }

@@ -30,7 +30,7 @@ private func saved(
   return .saved(
     Saved(
       id: id, type: type, births: version.stamp.births, base: LSN(base), time: time(count), editCount: 1, tenure: 1,
-      isCreation: base == 0, content: EncodedContent(version, dirty: ["title": .none])))
+      isCreation: base == 0, content: EncodedContent(version, dirty: ["title": .zero])))
 }
 
 private func merged(_ id: RecordID, _ count: UInt16, base: UInt64, local: UInt64) -> Event {
@@ -38,7 +38,7 @@ private func merged(_ id: RecordID, _ count: UInt16, base: UInt64, local: UInt64
   version.stamp.births = [birth(1)]
   return .merged(
     Merged(
-      id: id, version: version, dirty: ["title": .none], base: LSN(base), local: LSN(local), time: time(count),
+      id: id, version: version, dirty: ["title": .zero], base: LSN(base), local: LSN(local), time: time(count),
       editCount: 1, tenure: 1, rule: Merged.joinRule))
 }
 
@@ -50,7 +50,8 @@ private func fetched(_ id: RecordID, _ count: UInt16, tag: String, birth: UInt16
     FetchedSave(
       id: id, version: version,
       system: SystemFields(
-        changeTag: tag, created: Touch(milliseconds: Int64(birth)), modified: Touch(milliseconds: Int64(count))),
+        changeTag: tag, created: ServerTimestamp(milliseconds: Int64(birth)),
+        modified: ServerTimestamp(milliseconds: Int64(count))),
       source: .feed, isStamped: true))
 }
 
@@ -65,8 +66,9 @@ private func gone(_ id: RecordID, births: UInt16...) -> Event {
 private func settled(_ id: RecordID, _ lsn: UInt64, _ outcome: Outcome, tag: String? = nil) -> Event {
   .settled(
     Settled(
-      id: id, lsn: LSN(lsn), outcome: outcome, changeTag: tag, created: tag.map { _ in Touch(milliseconds: 1) },
-      modified: tag.map { _ in Touch(milliseconds: 2) }))
+      id: id, lsn: LSN(lsn), outcome: outcome, changeTag: tag,
+      created: tag.map { _ in ServerTimestamp(milliseconds: 1) },
+      modified: tag.map { _ in ServerTimestamp(milliseconds: 2) }))
 }
 
 private func sent(_ lsns: UInt64...) -> Event { .sent(Sent(batch: 1, zone: zone, lsns: lsns.map { LSN($0) })) }
@@ -397,7 +399,7 @@ private struct History {
     func met(_ id: RecordID, _ lsn: UInt64) -> Event {
       .conflicted(
         Conflicted(
-          id: id, local: LSN(lsn), server: .none, ancestor: .none, wallMilliseconds: 5, rule: "join", words: "",
+          id: id, local: LSN(lsn), server: .zero, ancestor: .zero, wallMilliseconds: 5, rule: "join", words: "",
           fields: []))
     }
     var events = [opened, saved(r, 1), saved(s, 2)]
@@ -532,7 +534,7 @@ private final class Round: Sendable {
     #expect(report.recordsKeptWhole == 0)
     #expect(try dump(store) == records)
     #expect(try words(store) == status)
-    let reader = try RecordStore.openReadOnly(at: "/s", environment: .simulated(disk: disk, seed: 2))
+    let reader = try RecordStore.openReadOnlyBlocking(at: "/s", environment: .simulated(disk: disk, seed: 2))
     #expect(throws: StrandlineError.self) { try reader.compactBlocking() }
     try store.closeBlocking()
     let again = try open(disk, seed: 2)
@@ -718,7 +720,8 @@ private final class Round: Sendable {
     a.crash()
     let again = try await a.open()
     #expect(again.durableLSN == newest)
-    #expect(try RecordStore.openReadOnly(at: "/store", environment: a.environment).status().durableLSN == newest)
+    #expect(
+      try RecordStore.openReadOnlyBlocking(at: "/store", environment: a.environment).status().durableLSN == newest)
     let receipt = try again.writeBlocking { try $0.save(Record(type: "Note", id: RecordID("y"))) }
     #expect(receipt.lsns?.lowerBound == newest.advanced(by: 1))
     #expect(throws: StrandlineError.self) { try put(again, "x", "2") }
@@ -821,7 +824,7 @@ private final class Round: Sendable {
     let disk = SimulatedDisk()
     let store = try open(disk)
     try fill(store, rounds: 3)
-    let reader = try RecordStore.openReadOnly(at: "/s", environment: .simulated(disk: disk, seed: 2))
+    let reader = try RecordStore.openReadOnlyBlocking(at: "/s", environment: .simulated(disk: disk, seed: 2))
     try put(store, "n1", "newer")
     try store.compactBlocking()
     do {

@@ -81,7 +81,7 @@ struct `Counts by zone and type` {
     }
     try store.closeBlocking()
     let injector = FaultInjector(disk)
-    let reader = try RecordStore.openReadOnly(
+    let reader = try RecordStore.openReadOnlyBlocking(
       at: "/store", environment: StoreEnvironment(.simulated(injector, seed: 2)))
     injector.resetCounts()
     #expect(try reader.view().count(ofType: "B") == 167 && reader.view().count(ofType: "B", in: ZoneID("None")) == 0)
@@ -102,7 +102,7 @@ struct `Counts by zone and type` {
     }
     try store.closeBlocking()
     let injector = FaultInjector(disk)
-    let reader = try RecordStore.openReadOnly(
+    let reader = try RecordStore.openReadOnlyBlocking(
       at: "/store", environment: StoreEnvironment(.simulated(injector, seed: 2)))
     func calls(_ body: () throws -> Void) throws -> Int {
       injector.resetCounts()

@@ -32,7 +32,7 @@ private func device(_ count: Int) async throws -> (fleet: Fleet, a: Device, clou
   {
     let (fleet, a, cloud) = try await device(900)
     let begin = a.clock.monotonicNanoseconds()
-    let report = try await a.open().sync.now(deadline: .seconds(11))
+    let report = try await a.open().sync(deadline: .seconds(11))
     #expect(report.isUnfinished && report.uploaded > 0)
     #expect(a.clock.monotonicNanoseconds() - begin <= 11_000_000_000)
     #expect(try await a.unsettled == 900 - report.uploaded)
@@ -40,7 +40,7 @@ private func device(_ count: Int) async throws -> (fleet: Fleet, a: Device, clou
     try await a.verify()
     a.crash()
     #expect(try await a.unsettled == 900 - report.uploaded)
-    let rest = try await a.open().sync.now(deadline: .seconds(3_600))
+    let rest = try await a.open().sync(deadline: .seconds(3_600))
     #expect(!rest.isUnfinished && rest.uploaded == 900 - report.uploaded)
     let b = fleet.device("b")
     try await exchange(b, a)
@@ -49,31 +49,31 @@ private func device(_ count: Int) async throws -> (fleet: Fleet, a: Device, clou
 
   @Test func `without time nothing is asked, and without work nothing is left`() async throws {
     let (_, a, cloud) = try await device(1)
-    let none = try await a.open().sync.now(deadline: .zero)
+    let none = try await a.open().sync(deadline: .zero)
     #expect(none.isUnfinished && none.requests == 0 && cloud.requestCount == 0)
-    let all = try await a.open().sync.now(deadline: .seconds(60))
+    let all = try await a.open().sync(deadline: .seconds(60))
     #expect(!all.isUnfinished && all.uploaded == 1)
     #expect(try await a.owesNothing)
-    #expect(try await !a.open().sync.now().isUnfinished, "a deadline that is over is no other run's")
+    #expect(try await !a.open().sync().isUnfinished, "a deadline that is over is no other run's")
   }
 
   @Test func `a wait beyond the deadline is the server's word, and no silence`() async throws {
     let (_, a, cloud) = try await device(1)
     cloud.refuse { $0.requests[.databaseChanges] = [CloudError(.throttled, reason: "busy", retryAfter: 20)] }
     let begin = a.clock.monotonicNanoseconds()
-    let error = await #expect(throws: StrandlineError.self) { try await a.open().sync.now(deadline: .seconds(15)) }
+    let error = await #expect(throws: StrandlineError.self) { try await a.open().sync(deadline: .seconds(15)) }
     #expect(error?.code == .throttled)
     #expect(a.clock.monotonicNanoseconds() - begin < 15_000_000_000)
   }
 
   @Test func `a run of the engine's own ends at the deadline too`() async throws {
     let (_, a, cloud) = try await device(900)
-    let engine = try await a.open().sync
+    let engine = try await a.open().engine
     let caller = Mutex<Task<SyncReport, any Error>?>(nil)
     cloud.refuse { script in
       script.beforeModify = { number in
         guard number == 1 else { return }
-        let task = Task { try await engine.now(deadline: .seconds(3)) }
+        let task = Task { try await engine.sync(deadline: .seconds(3)) }
         caller.withLock { $0 = task }
         while engine.callerCount < 2 { await Task.yield() }
       }
@@ -85,7 +85,7 @@ private func device(_ count: Int) async throws -> (fleet: Fleet, a: Device, clou
     let task = try #require(caller.withLock { $0 })
     let second = try await task.value
     #expect(second.isUnfinished && second.requests == 0)
-    #expect(try await !engine.now().isUnfinished)
+    #expect(try await !engine.sync().isUnfinished)
     #expect(try await a.owesNothing)
   }
 }

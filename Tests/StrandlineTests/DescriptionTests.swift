@@ -26,7 +26,7 @@ struct `A public value` {
 
   @Test func `describes itself in one line`() async throws {
     let id = RecordID("n")
-    let touch = Touch(milliseconds: 7, user: "_u", device: "phone")
+    let touch = ServerTimestamp(milliseconds: 7, user: "_u", device: "phone")
     let system = SystemFields(changeTag: "t1", created: touch, modified: nil)
     let server = ServerRecord(name: "n", type: "Note", fields: ["title": "secret\nlife"], system: system)
     let refusal = CloudError(.quotaExceeded, reason: "too\nmuch")
@@ -52,7 +52,7 @@ struct `A public value` {
       (SyncedZones.allBut([ZoneID("B"), ZoneID("A")]), "all but A, B"),
       (ZoneChange.deleted(name: "n"), "'n' deleted"), (ZoneChange.failed(name: "n", refusal), "'n': \(refusal)"),
       (MutationOutcome.superseded(by: LSN(rawValue: 7)), "superseded by event 7"),
-      (MutationOutcome.rejected(code: "EXISTS", reason: "two\nlines"), "rejected: EXISTS, two\\u{a}lines"),
+      (MutationOutcome.rejected(code: .exists, reason: "two\nlines"), "rejected: EXISTS, two\\u{a}lines"),
       (
         RecordQuery(
           "Note", in: ZoneID("Z"), where: [RecordFilter("title", .beginsWith, "x")],
@@ -110,10 +110,10 @@ struct `A public value` {
     #expect("\(changes)" == "1 change up to event 2, more to come")
     #expect("\(changes.changes[0])" == "saved Main/n at event 2, local")
     #expect("\(try store.history(of: RecordID("n")))" == "1 change")
-    #expect("\(try store.sync)" == "sync of store at '/s' with iCloud.simulated development private")
+    #expect("\(try store.engine)" == "sync of store at '/s' with iCloud.simulated development private")
     #expect("\(try store.status())" == "3 records, 3 unsettled, durable up to 4")
     #expect("\(try store.status().zones[0])" == "Main: 3 records")
-    let report = try await store.sync.now()
+    let report = try await store.sync()
     #expect("\(report)" == "4 requests, 3 uploaded")
     #expect(
       "\(CompactionPolicy())"

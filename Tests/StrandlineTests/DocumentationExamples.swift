@@ -18,14 +18,14 @@ func keepTwoNotes(at folder: String) async throws -> [String] {
     try tx.save(Note(id: "moon", title: "New moon on Friday"))
     try tx.save(Note(id: "tide", title: "Low tide at six"))
   }
-  let titles = try store.values(Note.self).map(\.title)  // in the order of zone and name
+  let titles = try store.fetch(Note.self).map(\.title)  // in the order of zone and name
   try await store.close()
   return titles
 }
 
 func rename(_ id: String, to title: String, in store: RecordStore) async throws {
   do {
-    try await store.update(Note.self, id) { $0.title = title }  // that field alone
+    try await store.update(Note.self, id: id) { $0.title = title }  // that field alone
   } catch StrandlineError.Code.recordWasDeleted {
     // Another device deleted it. To have it all the same is a decision of the app, and a new life of the name.
     try await store.write { try $0.create(Note(id: id, title: title)) }
@@ -118,7 +118,7 @@ func bringBack(_ id: RecordID, in store: RecordStore) async throws {
 
 func renameNote(_ old: String, to new: String, in store: RecordStore) async throws {
   try await store.write { tx in
-    guard var note = try tx.value(Note.self, old) else { return }
+    guard var note = try tx.fetch(Note.self, id: old) else { return }
     try tx.delete(note)
     note.id = new
     try tx.save(note)
@@ -133,7 +133,7 @@ func newestTitles(in store: RecordStore) throws -> (titles: [String], of: Int) {
 }
 
 func showBookmarks(_ names: [String], in store: RecordStore) throws -> [String] {
-  let notes = try store.values(Note.self, names)
+  let notes = try store.fetch(Note.self, ids: names)
   for record in notes.unreadable { print(record.error) }  // of a newer version of the app, say
   return notes.map(\.title)
 }
@@ -171,7 +171,7 @@ func openWithIndexes(at folder: String) async throws -> RecordStore {
 }
 
 func showTitle(of id: String, in store: RecordStore, on screen: @Sendable (String) -> Void) async throws {
-  for try await note in store.observe(Note.self, id) {
+  for try await note in store.observe(Note.self, id: id) {
     guard let note else { return }  // deleted: nothing more to show
     screen(note.title)
   }
@@ -203,7 +203,7 @@ func followCount(of store: RecordStore, _ show: (Int) -> Void) async throws {
 
 func lastTitles(of id: RecordID, in store: RecordStore) throws -> [String] {
   var titles: [String] = []
-  var next: LSN? = LSN.none
+  var next: LSN? = .zero
   while let after = next {
     let page = try store.history(of: id, after: after)  // the oldest changes first
     for change in page.changes {
@@ -296,7 +296,7 @@ func wake(_ store: RecordStore) async throws -> Bool {
 func syncSuspended(_ store: RecordStore) async throws -> Bool {
   do { try await store.resume() } catch StrandlineError.Code.storeHeld { return true }  // the extension has the store
   let outcome: Result<SyncReport, any Error>
-  do { outcome = .success(try await store.sync.now(deadline: .seconds(25))) } catch { outcome = .failure(error) }
+  do { outcome = .success(try await store.sync(deadline: .seconds(25))) } catch { outcome = .failure(error) }
   try await store.suspend()
   return try !outcome.get().isUnfinished
 }
@@ -321,8 +321,8 @@ struct PageVisits: SyncRecord {
 
 func countVisit(of page: String, in store: RecordStore) async throws -> (visits: Int, position: LogPosition) {
   let (visits, receipt) = try await store.write { tx in
-    if try tx.value(PageVisits.self, page) == nil { try tx.save(PageVisits(id: page)) }
-    let counted = try tx.update(PageVisits.self, page) { $0.visits += 1 }
+    if try tx.fetch(PageVisits.self, id: page) == nil { try tx.save(PageVisits(id: page)) }
+    let counted = try tx.update(PageVisits.self, id: page) { $0.visits += 1 }
     return counted.visits
   }
   return (visits, receipt.position)  // a later process asks `receipt(at:)` whether the server has it
@@ -345,7 +345,7 @@ func confirmUpload(_ receipt: Receipt) async throws -> String {
 
 func syncNow(_ store: RecordStore) async throws -> Int {
   do {
-    let report = try await store.sync.now()
+    let report = try await store.sync()
     return report.uploaded + report.fetchedSaves + report.fetchedDeletes
   } catch StrandlineError.Code.throttled {
     return 0  // nothing is lost; by itself, the engine goes on when the server's wait is over
@@ -363,12 +363,13 @@ func keepMine(of id: RecordID, in store: RecordStore) async throws {
   }
 }
 
-func followSync(_ engine: SyncEngine, show: (String, Double?) -> Void) async -> String {
+func followSync(_ store: RecordStore, show: (String, Double?) -> Void) async throws -> String {
+  guard let engine = store.syncEngine else { return "This store does not sync" }
   for await status in engine.statuses {
     show(status.sentence, status.upload.map { Double($0.done) / Double(max(1, $0.total)) })
     if status.phase == .needsPerson { break }
   }
-  return engine.status.diagnostics()
+  return try store.diagnostics()
 }
 
 func openForSyncWithLog(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
@@ -384,17 +385,15 @@ func openWithNewestFirst(at folder: String, cloud: any CloudDatabase) async thro
 }
 
 func openForRareSync(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
-  var configuration = SyncConfiguration(cloud)
-  configuration.pace.debounce = .seconds(5)
-  configuration.pace.poll = .seconds(15 * 60)
+  let configuration = SyncConfiguration(cloud)
   let store = try await RecordStore.open(at: folder, syncing: configuration)
-  try store.sync.isConstrained = true  // the device is short of power: all of that ten times as long
+  store.syncEngine?.isConstrained = true  // the device is short of power: cycles by itself are ten times rarer
   return store
 }
 
 func pendingLines(of store: RecordStore) throws -> [String] {
   var lines: [String] = []
-  var next: LSN? = .some(.none)
+  var next: LSN? = .zero
   while let after = next {
     let page = try store.pendingChanges(after: after)
     lines += page.changes.map { "\($0.id): \($0.obstacle.map { "\($0)" } ?? "is sent next")" }
@@ -409,7 +408,7 @@ func whyNotUploaded(_ receipt: Receipt) throws -> [String] {
 
 func openForSyncByHand(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
   var configuration = SyncConfiguration(cloud)
-  configuration.isAutomatic = false  // only `now()` runs a cycle
+  configuration.isAutomatic = false  // only `sync()` runs a cycle
   return try await RecordStore.open(at: folder, syncing: configuration)
 }
 
@@ -417,9 +416,6 @@ func openWithPolicies(at folder: String, cloud: any CloudDatabase) async throws 
   var configuration = SyncConfiguration(cloud)
   configuration.zoneLosses[.purged] = .removeHere  // the user had the app's data removed from iCloud
   configuration.zoneLosses[.encryptedDataReset] = .uploadAgain
-  configuration.zoneLosses.remadeFollowedMax = 20  // if so few records of it are here, and nothing is unsent
-  configuration.batch.operations = 50
-  configuration.overQuota.longest = .seconds(3_600)
   return try await RecordStore.open(at: folder, syncing: configuration)
 }
 
@@ -478,12 +474,12 @@ func markPlace(of name: String, in store: RecordStore) async throws {
 }
 
 func sendOneAgain(in store: RecordStore) async throws {
-  let held = try store.status().held
+  let held = try store.heldRecords()
   for one in held { print(one.id, one.code, one.reason) }
   // Send the first of them again with the next sync, and give the others up.
   try await store.releaseHolds(of: held.prefix(1).map(\.id))
   try await store.discardChanges(of: held.dropFirst().map(\.id))
-  try store.sync.wake(.foreground)
+  store.syncEngine?.wake(.foreground)
 }
 
 func syncing(with database: any CloudDatabase, appVersion: String) -> SyncConfiguration {
@@ -495,35 +491,35 @@ func syncing(with database: any CloudDatabase, appVersion: String) -> SyncConfig
 func decide(about zone: ZoneID, in store: RecordStore, keepingMine: Bool) async throws {
   // From the server: records that it does not have are removed here, with their unsent edits, each of which is reported.
   // From here: they are uploaded again, and the zone is created if needed.
-  try await store.sync.resync(zone, from: keepingMine ? .here : .server)
-  try await store.sync.now()
+  try await store.syncEngine?.resync(zone, from: keepingMine ? .here : .server)
+  try await store.sync()
 }
 
 func openFirst(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
   let store = try await RecordStore.open(at: folder, syncing: SyncConfiguration(cloud))
-  try await store.sync.fetched()  // at every later launch it returns at once
+  try await store.syncEngine?.fetched()  // at every later launch it returns at once
   return store
 }
 
 func syncInBackground(_ store: RecordStore) async throws -> Bool {
   // The system gives 30 seconds. Cancel the task where it takes them back.
-  let report = try await store.sync.now(deadline: .seconds(25))
+  let report = try await store.sync(deadline: .seconds(25))
   return !report.isUnfinished  // if something is left, ask the system for another turn
 }
 
-func whatDiffers(in zone: ZoneID, of store: RecordStore) async throws -> [String] {
-  let found = try await store.sync.verify(zone)
+func whatDiffers(in zone: ZoneID, of engine: SyncEngine) async throws -> [String] {
+  let found = try await engine.verify(zone)
   print(found)  // Main: 1203 of 1204 records equal, 1 different, 2 mended
   return found.missingHere + found.missingThere + found.different + found.unreadable
 }
 
 func endZone(_ zone: ZoneID, in store: RecordStore) async throws {
   // Durable when it returns; the next cycle deletes the zone at the server, again after a crash until the server confirms it.
-  try await store.sync.eraseZone(zone)
-  try await store.sync.now()
+  try await store.syncEngine?.eraseZone(zone)
+  try await store.sync()
   // Its records are still readable here, and `resync(zone, from: .here)` would create it again. Remove them here too:
-  try await store.sync.resync(zone, from: .server)
-  try await store.sync.now()
+  try await store.syncEngine?.resync(zone, from: .server)
+  try await store.sync()
 }
 
 struct DiaryPage: SyncRecord {
@@ -561,10 +557,10 @@ struct Reading: SyncRecord {
 }
 
 func highestWaves(in store: RecordStore) throws -> [String] {
-  let readings = try store.values(Reading.self)
+  let readings = try store.fetch(Reading.self)
   for record in readings.unreadable { print("not shown: \(record.error)") }
   return try readings.map { reading in
-    let buoy = try store.value(Buoy.self, reading.buoy.id)
+    let buoy = try store.fetch(Buoy.self, id: reading.buoy.id)
     return "\(buoy?.name ?? "unknown buoy"): \(reading.waves.max() ?? 0) m"
   }
 }
@@ -621,7 +617,7 @@ struct `The examples of the documentation` {
     #expect(try await wake(store))
     #expect(try await keepCopy(of: store, in: folder("copy")) == store.durableLSN)
     #expect(try await openWhileLocked(at: folder("other")) { true }?.close() != nil)
-    #expect(try store.value(Note.self, "tide")?.title == "Low tide at six")
+    #expect(try store.fetch(Note.self, id: "tide")?.title == "Low tide at six")
     try await store.close()
   }
 
@@ -631,22 +627,22 @@ struct `The examples of the documentation` {
     try await store.write { try $0.save(note) }
     try await rename(note.id, to: "Low tide at seven", in: store)
     try await renameNote("tide", to: "ebb", in: store)
-    #expect(try store.value(Note.self, "tide") == nil)
-    #expect(try store.value(Note.self, "ebb")?.title == "Low tide at seven")
+    #expect(try store.fetch(Note.self, id: "tide") == nil)
+    #expect(try store.fetch(Note.self, id: "ebb")?.title == "Low tide at seven")
     #expect(try showBookmarks(["none", "ebb"], in: store) == ["Low tide at seven"])
     let first = try #require(try store.changes(since: .start).changes.first).position
     #expect(try titles(of: [note.recordID], asOf: first, in: store) == ["Low tide at six"])
 
     try await rename(note.id, to: "A new life", in: store)
-    #expect(try store.value(Note.self, "tide")?.title == "A new life")
+    #expect(try store.fetch(Note.self, id: "tide")?.title == "A new life")
 
     try await store.write { try $0.save(Draft(id: "d", title: "a")) }
-    var shown = try #require(try store.value(Draft.self, "d"))
-    try await store.update(Draft.self, "d") { $0.tags = ["shore"] }
+    var shown = try #require(try store.fetch(Draft.self, id: "d"))
+    try await store.update(Draft.self, id: "d") { $0.tags = ["shore"] }
     shown.title = "b"
     try await save(&shown, in: store)
-    #expect(try shown == Draft(id: "d", title: "b", tags: ["shore"]) && store.value(Draft.self, "d") == shown)
-    try await store.write { try $0.delete(Draft.self, "d") }
+    #expect(try shown == Draft(id: "d", title: "b", tags: ["shore"]) && store.fetch(Draft.self, id: "d") == shown)
+    try await store.write { try $0.delete(Draft.self, id: "d") }
 
     _ = try await countVisit(of: "shore", in: store)
     let second = try await countVisit(of: "shore", in: store)
@@ -669,12 +665,12 @@ struct `The examples of the documentation` {
       }
       try tx.save(Record(type: "Member", id: RecordID("nobody")))
     }
-    let ada = try await store.update(Member.self, "a") { $0.last = "Lovelace" }.value
+    let ada = try await store.update(Member.self, id: "a") { $0.last = "Lovelace" }.value
     #expect(ada.first == "Ada" && ada.last == "Lovelace" && ada.city == "Cuxhaven")
     #expect(try store.record(RecordID("a"))?.fields == ["first": "Ada", "last": "Lovelace", "town": "Cuxhaven"])
     #expect(try await migrateMembers(in: store).map { $0.prefix(12) } == ["Main/nobody:"])
     #expect(try store.record(RecordID("b"))?.fields == ["first": "Bea", "last": "Lo", "town": "Cuxhaven"])
-    #expect(try store.value(Member.self, "c")?.last == "")
+    #expect(try store.fetch(Member.self, id: "c")?.last == "")
     try await store.close()
   }
 
@@ -684,12 +680,12 @@ struct `The examples of the documentation` {
     try await store.write { tx in
       try tx.save(Record(type: "Swell", id: RecordID("s"), fields: ["kind": "tsunami", "period": later]))
     }
-    let swell = try #require(try store.value(Swell.self, "s"))
+    let swell = try #require(try store.fetch(Swell.self, id: "s"))
     #expect(swell.kind.rawValue == "tsunami" && swell.period?.spread == 2)
-    try await store.update(Swell.self, "s") { $0.kind = .ground }
+    try await store.update(Swell.self, id: "s") { $0.kind = .ground }
     #expect(try store.record(RecordID("s"))?.fields == ["kind": "ground", "period": later])
-    try await store.update(Swell.self, "s") { $0.period?.seconds = 8 }
-    #expect(try store.value(Swell.self, "s")?.period?.spread == 2)
+    try await store.update(Swell.self, id: "s") { $0.period?.seconds = 8 }
+    #expect(try store.fetch(Swell.self, id: "s")?.period?.spread == 2)
     try await store.close()
   }
 
@@ -715,7 +711,7 @@ struct `The examples of the documentation` {
     try index.update(from: store)
     #expect(index.titles == [RecordID("tide"): "Low tide at seven", RecordID("shore"): "Shore"])
     try await store.write { try $0.delete(RecordID("shore")) }
-    _ = try await store.sync.now()
+    _ = try await store.sync()
     for await _ in printed where lines.withLock({ $0.contains("Main/tide saved") }) { break }
     try await store.compact()
     try index.update(from: store)
@@ -767,7 +763,7 @@ struct `The examples of the documentation` {
       if case .writer(let log) = writer.source { try log.raiseControl() }
     }
     try write("tide")
-    let reader = try RecordStore.openReadOnly(at: "/notes", environment: .simulated(disk: disk, seed: 2))
+    let reader = try await RecordStore.openReadOnly(at: "/notes", environment: .simulated(disk: disk, seed: 2))
     var counts: [Int] = []
     let failures = Mutex<[any Error]>([])
     try await followCount(of: reader) { count in
@@ -779,7 +775,7 @@ struct `The examples of the documentation` {
     }
     #expect(counts == [1, 2, 3] && failures.withLock { $0.isEmpty })
     // One that is cancelled ends at once, also where nothing is new.
-    let quiet = try RecordStore.openReadOnly(at: "/notes", environment: .simulated(disk: disk, seed: 3))
+    let quiet = try await RecordStore.openReadOnly(at: "/notes", environment: .simulated(disk: disk, seed: 3))
     let task = Task {
       var seen = 0
       for try await _ in quiet.refreshes() { seen += 1 }
@@ -850,12 +846,12 @@ struct `The examples of the documentation` {
     let database = try SyncConfiguration.simulated(cloud).makeDatabase("/other", .real)
     let tablet = try await openForSyncByHand(at: folder("notes"), cloud: database)
     #expect(try await syncNow(tablet) == 1)
-    #expect(try tablet.value(Note.self, "tide")?.title == "Low tide at six")
+    #expect(try tablet.fetch(Note.self, id: "tide")?.title == "Low tide at six")
     try await sendOneAgain(in: tablet)
     var page = DiaryPage(id: "today")
     page.words = "fog"
     try await tablet.write { [page] tx in try tx.save(page) }
-    #expect(try tablet.value(DiaryPage.self, "today")?.words == "fog")
+    #expect(try tablet.fetch(DiaryPage.self, id: "today")?.words == "fog")
     #expect(try tablet.record(page.recordID)?["text"] == .encrypted(.string("fog")))
     try await tablet.close()
     #expect(syncing(with: database, appVersion: "2").appVersion == "2")
@@ -865,8 +861,8 @@ struct `The examples of the documentation` {
     try await music.write { tx in
       try tx.save(Disc(id: "shore", title: "Shore"))
       try tx.save(Song(id: "ebb", title: "Ebb", disc: TypedReference(id: "shore")))
-      try tx.delete(Disc.self, "shore")
-      #expect(try tx.value(Song.self, "ebb") == nil)
+      try tx.delete(Disc.self, id: "shore")
+      #expect(try tx.fetch(Song.self, id: "ebb") == nil)
     }
     try await music.close()
     let lists = try await openWithFolders(at: folder("lists"))
@@ -880,7 +876,7 @@ struct `The examples of the documentation` {
     try await lists.close()
     try await openWithNewestFirst(at: folder("newest"), cloud: database).close()
     let first = try await openFirst(at: folder("first"), cloud: database)
-    #expect(try first.sync.status.sentence == "Synced")
+    #expect(try first.engine.status.sentence == "Synced")
     try await first.close()
     let watch = try await openWithRules(at: folder("watch"), cloud: database)
     #expect(try await syncNow(watch) == 1)

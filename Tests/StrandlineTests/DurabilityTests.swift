@@ -52,7 +52,7 @@ struct `A store that is opened as ordered` {
       let store = try await open(disk, durability, SimulatedCloud())
       for number in 0..<5 { try await store.write { _ = try $0.save(note(number)) } }
       #expect(try await count(disk.imageAfterCrash(.none)) == (durability == .durable ? 5 : 0))
-      try await store.sync.now()
+      try await store.sync()
       #expect(try await count(disk.imageAfterCrash(.none)) == 5)
       try await store.close()
     }

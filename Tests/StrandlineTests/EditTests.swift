@@ -33,7 +33,7 @@ private func error(_ body: () async throws -> Void) async -> StrandlineError? {
 }
 
 extension RecordStore {
-  fileprivate func item() throws -> Item { try #require(try value(Item.self, "n")) }
+  fileprivate func item() throws -> Item { try #require(try fetch(Item.self, id: "n")) }
 
   /// When each field was written last.
   fileprivate func stamps() throws -> [String: FieldStamp] {
@@ -41,7 +41,7 @@ extension RecordStore {
   }
 
   /// A change by someone else.
-  fileprivate func change(_ body: (inout Item) -> Void) async throws { try await update(Item.self, "n", body) }
+  fileprivate func change(_ body: (inout Item) -> Void) async throws { try await update(Item.self, id: "n", body) }
 }
 
 @Suite(.timeLimit(.minutes(30)))
@@ -54,7 +54,7 @@ struct UpdateTests {
     record["fixed"] = ""
     try await store.write { try $0.save(record) }
     let before = try store.stamps()
-    let (item, receipt) = try await store.update(Item.self, "n") { item in
+    let (item, receipt) = try await store.update(Item.self, id: "n") { item in
       item.body = "new"
       item.opens += 1
     }
@@ -68,20 +68,20 @@ struct UpdateTests {
   @Test func `an update that changes nothing writes nothing`() async throws {
     let store = try await open()
     try await store.write { try $0.save(Item(title: "a")) }
-    #expect(try await store.update(Item.self, "n") { $0.title = "a" }.receipt.lsns == nil)
-    #expect(try store.updateBlocking(Item.self, "n") { _ in }.receipt.lsns == nil)
+    #expect(try await store.update(Item.self, id: "n") { $0.title = "a" }.receipt.lsns == nil)
+    #expect(try store.updateBlocking(Item.self, id: "n") { _ in }.receipt.lsns == nil)
   }
 
   @Test func `an update that removes a value writes a null, and moves below another parent`() async throws {
     let store = try await open()
     try await store.write { try $0.save(Item(body: "old")) }
-    try await store.update(Item.self, "n") { $0.body = nil }
+    try await store.update(Item.self, id: "n") { $0.body = nil }
     #expect(try store.item().body == nil && store.stamps()["body"] != nil)
-    try await store.update(Item.self, "n") { $0.parent = Parent(id: "top") }
+    try await store.update(Item.self, id: "n") { $0.parent = Parent(id: "top") }
     #expect(try store.record(RecordID("n"))?.parent == "top")
-    try await store.update(Item.self, "n") { $0.title = "below" }
+    try await store.update(Item.self, id: "n") { $0.title = "below" }
     #expect(try store.record(RecordID("n"))?.parent == "top")
-    try await store.update(Item.self, "n") { $0.parent = nil }
+    try await store.update(Item.self, id: "n") { $0.parent = nil }
     #expect(try store.record(RecordID("n"))?.parent == nil)
   }
 
@@ -89,29 +89,29 @@ struct UpdateTests {
     struct Refusal: Error {}
     let store = try await open()
     try await store.write { try $0.save(Item(title: "a")) }
-    await #expect(throws: Refusal.self) { try await store.update(Item.self, "n") { _ in throw Refusal() } }
+    await #expect(throws: Refusal.self) { try await store.update(Item.self, id: "n") { _ in throw Refusal() } }
     try await store.write { tx in
       do {
-        try tx.update(Item.self, "n") { item in
+        try tx.update(Item.self, id: "n") { item in
           item.title = "lost"
           throw Refusal()
         }
       } catch is Refusal {}
-      try tx.update(Item.self, "n") { $0.body = "written" }
+      try tx.update(Item.self, id: "n") { $0.body = "written" }
     }
     #expect(try store.item() == Item(title: "a", body: "written"))
   }
 
   @Test func `an update of what does not live, or to another ID, throws`() async throws {
     let store = try await open()
-    #expect(await error { try await store.update(Item.self, "n") { $0.title = "x" } }?.code == .noSuchRecord)
+    #expect(await error { try await store.update(Item.self, id: "n") { $0.title = "x" } }?.code == .noSuchRecord)
     try await store.write { try $0.save(Item()) }
-    let other = await error { try await store.update(Item.self, "n") { $0.id = "other" } }
+    let other = await error { try await store.update(Item.self, id: "n") { $0.id = "other" } }
     #expect(other?.code == .misuse && other?.message.contains("keeps its name") == true)
-    try await store.write { try $0.delete(Item.self, "n") }
-    let deleted = await error { try await store.update(Item.self, "n") { $0.title = "x" } }
+    try await store.write { try $0.delete(Item.self, id: "n") }
+    let deleted = await error { try await store.update(Item.self, id: "n") { $0.title = "x" } }
     #expect(deleted?.code == .recordWasDeleted && deleted?.location?.contains("EditTests") == true)
-    #expect(try store.value(Item.self, "n") == nil)
+    #expect(try store.fetch(Item.self, id: "n") == nil)
   }
 }
 
@@ -169,7 +169,7 @@ struct VersionedSaveTests {
     try await store.write { try $0.save(&second) }
     #expect(try store.item().fixed == "second" && second.fixed == "second")
     try await exchange(here, there)
-    try await there.open().update(Item.self, "n") { $0.fixed = "theirs" }
+    try await there.open().update(Item.self, id: "n") { $0.fixed = "theirs" }
     try await exchange(there, here)
     second.fixed = "late"
     try await store.write { try $0.save(&second) }
@@ -189,7 +189,7 @@ struct VersionedSaveTests {
     try await exchange(here, there)
     var held = try store.item()
     var copy = held
-    try await there.open().update(Item.self, "n") { ($0.fixed, $0.best) = ("theirs", 20) }
+    try await there.open().update(Item.self, id: "n") { ($0.fixed, $0.best) = ("theirs", 20) }
     try await exchange(there, here)
     // Of this save nothing is taken, so nothing is owed.
     (held.fixed, held.best) = ("mine", 15)
@@ -200,7 +200,7 @@ struct VersionedSaveTests {
     #expect(try store.status().unsettled == 0)
     var conflict = try #require(try told().first)
     #expect(
-      conflict.rule == "join"
+      conflict.rule == .join
         && conflict.fields.map(\.description) == [
           "best by greatest, lost: here", "fixed by serverWins, lost: here",
         ])
@@ -254,7 +254,7 @@ struct VersionedSaveTests {
     try await store.write { try $0.save(record) }
     // The server has it, so its rule could win.
     try await device.exchange()
-    var held = try #require(try store.value(Forms.self, "n"))
+    var held = try #require(try store.fetch(Forms.self, id: "n"))
     held.stars = 5
     held.wind.knots = 7
     held.tags = ["b"]
@@ -287,10 +287,10 @@ struct VersionedSaveTests {
     try await store.write { [last, next] in try $0.save(last, from: next) }
     #expect(try store.item().opens == 5)
     // Without a version it is a plain save.
-    var plain = try #require(try store.value(Plain.self, "n"))
+    var plain = try #require(try store.fetch(Plain.self, id: "n"))
     plain.title = "plain"
     try await store.write { try $0.save(&plain) }
-    #expect(try store.value(Plain.self, "n") == plain)
+    #expect(try store.fetch(Plain.self, id: "n") == plain)
   }
 
   @Test func `what a transaction that failed has shown of others is no edit`() async throws {
@@ -306,7 +306,7 @@ struct VersionedSaveTests {
     for _ in 0..<2 {
       await #expect(throws: Refusal.self) {
         try await store.write { tx in
-          try tx.update(Item.self, "n") { $0.best = 7 }
+          try tx.update(Item.self, id: "n") { $0.best = 7 }
           try tx.save(&held)
           held.opens += 1
           try tx.save(&held)
@@ -329,7 +329,7 @@ struct VersionedSaveTests {
       }
     }
     try await store.write { try $0.save(&new) }
-    #expect(try store.value(Item.self, "new")?.title == "b")
+    #expect(try store.fetch(Item.self, id: "new")?.title == "b")
   }
 
   @Test func `saves that change nothing hold nothing`() async throws {
@@ -339,7 +339,7 @@ struct VersionedSaveTests {
     for _ in 0..<2 {
       // In one transaction, and with what is not durable yet.
       let receipt = try await store.write { tx in
-        try tx.update(Item.self, "n") { $0.opens += 1 }
+        try tx.update(Item.self, id: "n") { $0.opens += 1 }
         for _ in 0..<10_000 { try tx.save(&held) }
       }
       #expect(receipt.lsns != nil)
@@ -403,9 +403,9 @@ struct VersionedSaveTests {
     copy.id = "m"
     try await store.write { try $0.save(&copy) }
     copy.body = "mine"
-    try await store.update(Item.self, "m") { $0.title = "theirs" }
+    try await store.update(Item.self, id: "m") { $0.title = "theirs" }
     try await store.write { try $0.save(&copy) }
-    #expect(try store.value(Item.self, "m") == Item(id: "m", title: "theirs", body: "mine"))
+    #expect(try store.fetch(Item.self, id: "m") == Item(id: "m", title: "theirs", body: "mine"))
     #expect(try store.item() == Item(title: "a"))
   }
 
@@ -469,7 +469,7 @@ struct VersionedSaveTests {
       item = try await store.write { [item] in try $0.save(item) }.value
     }
     #expect(try store.item() == item && item == Item(title: "a", body: "20", opens: 20 + 19 * 100))
-    try await store.write { try $0.delete(Item.self, "n") }
+    try await store.write { try $0.delete(Item.self, id: "n") }
     item = try await store.write { try $0.create(Item(title: "again")) }.value
     try await store.change { $0.body = "theirs" }
     item.title = "b"
@@ -506,13 +506,13 @@ struct VersionedSaveTests {
       }
     }
     try await store.write { [new] in try $0.save(new) }
-    #expect(try store.value(Item.self, "new") == new)
+    #expect(try store.fetch(Item.self, id: "new") == new)
     // What was read in such a transaction says nothing that the store has ever held.
     var read: Item?
     await #expect(throws: Refusal.self) {
       try await store.write { tx in
-        try tx.update(Item.self, "n") { $0.title = "never" }
-        read = try tx.value(Item.self, "n")
+        try tx.update(Item.self, id: "n") { $0.title = "never" }
+        read = try tx.fetch(Item.self, id: "n")
         throw Refusal()
       }
     }
@@ -525,7 +525,7 @@ struct VersionedSaveTests {
     try await store.write { try $0.save(Item(title: "a")) }
     var held = try store.item()
     held.title = "b"
-    try await store.write { try $0.delete(Item.self, "n") }
+    try await store.write { try $0.delete(Item.self, id: "n") }
     #expect(await error { try await store.write { [held] in try $0.save(held) } }?.code == .recordWasDeleted)
     try await store.write { try $0.create(Item(title: "new")) }
     let again = await error { try await store.write { [held] in try $0.save(held) } }
@@ -576,7 +576,7 @@ struct VersionedSaveTests {
     }
     let store = try await open()
     try await store.write { try $0.save(Item(title: "a")) }
-    var held = try #require(try store.value(Other.self, "n"))
+    var held = try #require(try store.fetch(Other.self, id: "n"))
     try await store.change { $0.body = "theirs" }
     held.title = "b"
     let saved = try await store.write { [held] in try $0.save(held) }.value
@@ -589,7 +589,7 @@ struct VersionedSaveTests {
   @Test func `a save from the value of before is the same for a type without a version`() async throws {
     let store = try await open()
     try await store.write { try $0.save(Item(title: "a", tags: ["x"], opens: 5)) }
-    let old = try #require(try store.value(Plain.self, "n"))
+    let old = try #require(try store.fetch(Plain.self, id: "n"))
     try await store.change { item in
       item.body = "theirs"
       item.tags.insert("y")
@@ -601,11 +601,11 @@ struct VersionedSaveTests {
     new.opens += 1
     let saved = try await store.write { [new] in try $0.save(new, from: old) }.value
     #expect(saved == Plain(title: "b", body: "theirs", tags: ["y"], opens: 16))
-    #expect(try store.value(Plain.self, "n") == saved)
+    #expect(try store.fetch(Plain.self, id: "n") == saved)
     let other = await error { try await store.write { try $0.save(Plain(id: "m"), from: old) } }
     #expect(other?.code == .misuse)
     // A plain save writes all fields.
     try await store.write { try $0.save(old) }
-    #expect(try store.value(Plain.self, "n") == old)
+    #expect(try store.fetch(Plain.self, id: "n") == old)
   }
 }

@@ -44,8 +44,8 @@ import Testing
     let cloud = try await a.openRefusing()
     cloud.refuse { $0.shown["n"] = .failed(name: "n", CloudError(.badRequest, reason: "unreadable")) }
     #expect(try await a.run() == nil)
-    #expect(try await a.open().sync.lastReport?.held == 1)
-    let (status, shown) = (try await a.open().status(), try await a.open().sync.status)
+    #expect(try await a.open().engine.lastReport?.held == 1)
+    let (status, shown) = (try await a.open().status(), try await a.open().engine.status)
     #expect(status.held.count == 1 && shown.held.map(\.count) == [1], "\(status.held)")
   }
 
@@ -65,9 +65,9 @@ import Testing
     }
     try await a.write("n", ["text": "mine"])
     _ = try await a.run()
-    let (status, shown) = (try await a.open().status(), try await a.open().sync.status)
+    let (status, shown) = (try await a.open().status(), try await a.open().engine.status)
     // Both causes are named, of one record.
-    #expect(status.held.map(\.code) == ["ACCESS_DENIED", "BAD_REQUEST"] && Set(status.held.map(\.id)).count == 1)
+    #expect(status.held.map(\.code) == [.accessDenied, .badRequest] && Set(status.held.map(\.id)).count == 1)
     #expect(shown.held.map(\.count) == [1], "\(shown)")
   }
 }

@@ -409,7 +409,7 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
       a.clock.advance(milliseconds: 300_000)
       _ = try await a.run()
     }
-    #expect(try await a.open().status().held.map(\.code) == ["CONFLICT"])
+    #expect(try await a.open().status().held.map(\.code) == [.conflict])
     cloud.refuse { $0.items = [:] }
     a.clock.advance(milliseconds: 2 * 3_600_000)
     #expect(try await a.run() == nil)
@@ -434,7 +434,7 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
       a.clock.advance(milliseconds: 300_000)
       _ = try await a.run()
     }
-    #expect(try await a.open().status().held.map(\.code) == [code.rawValue])
+    #expect(try await a.open().status().held.map(\.code) == [code])
     let words = try #require(try await a.open().status().held.first?.reason)
     #expect(words.hasPrefix("refused ") && words.contains("the server's own words"), "\(words)")
     cloud.refuse { ($0.items, $0.isForever) = ([:], false) }
@@ -617,7 +617,7 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     try await a.sync()
     #expect(Set(cloud.sent.flatMap { $0 }).count == 59 && !cloud.sent.joined().contains("n20"))
     let status = try await a.open().status()
-    #expect(status.held.map(\.id.name) == ["n20"] && status.held.map(\.code) == ["DAMAGED"] && status.unsettled == 1)
+    #expect(status.held.map(\.id.name) == ["n20"] && status.held.map(\.code) == [.damaged] && status.unsettled == 1)
     try await a.sync()
     #expect(try await a.open().status().held.map(\.attempts) == [1])
   }
@@ -660,7 +660,7 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     for _ in 0..<2 {
       try await a.sync()
       let status = try await a.open().status()
-      #expect(status.held.map(\.id.name) == ["n20"] && status.held.map(\.code) == ["DAMAGED"])
+      #expect(status.held.map(\.id.name) == ["n20"] && status.held.map(\.code) == [.damaged])
       #expect(status.unsettled == 1 && status.held.map(\.attempts) == [1])
     }
     #expect(cloud.sent.joined().contains("n1") && !cloud.sent.joined().contains("n20"))
@@ -863,7 +863,7 @@ extension `Pages that are older than what is known` {
     try await a.erase("n")
     _ = try await a.run()
     let store = try await a.open()
-    #expect(try store.record(RecordID("n")) == nil && store.status().held.map(\.code) == ["ACCESS_DENIED"])
+    #expect(try store.record(RecordID("n")) == nil && store.status().held.map(\.code) == [.accessDenied])
     try await store.discardChanges(of: [RecordID("n")])
     #expect(try store.record(RecordID("n"))?["title"] == "one")
     #expect(try await a.run() == nil)
@@ -883,10 +883,10 @@ private final class Call: Sendable {
     cloud.forgetSent()
     a.clock.autoAdvance = false
     cloud.refuse { $0.requests[.databaseChanges] = [busy(5)] }
-    let engine = try await a.open().sync
-    let first = Task { try await engine.now() }
+    let engine = try await a.open().engine
+    let first = Task { try await engine.sync() }
     while a.clock.sleeperCount == 0 { await Task.yield() }
-    let others = (0..<10).map { _ in Task { try await engine.now() } }
+    let others = (0..<10).map { _ in Task { try await engine.sync() } }
     while engine.callerCount < 11 { await Task.yield() }
     a.clock.advance(milliseconds: 5_000)
     for call in [first] + others { _ = try await call.value }
@@ -899,8 +899,8 @@ private final class Call: Sendable {
     a.clock.autoAdvance = false
     let cloud = try await a.openRefusing()
     cloud.refuse { $0.refusal = { _, _ in busy(20) } }
-    let engine = try await a.open().sync
-    let call = Task { try await engine.now() }
+    let engine = try await a.open().engine
+    let call = Task { try await engine.sync() }
     while a.clock.sleeperCount == 0 { await Task.yield() }
     try await a.close()
     do {
@@ -972,10 +972,10 @@ private final class Call: Sendable {
     a.clock.autoAdvance = false
     let cloud = try await a.openRefusing()
     cloud.refuse { $0.refusal = { _, _ in busy(20) } }
-    let engine = try await a.open().sync
-    let first = Task { try await engine.now() }
+    let engine = try await a.open().engine
+    let first = Task { try await engine.sync() }
     while a.clock.sleeperCount == 0 { await Task.yield() }
-    let second = Task { try await engine.now() }
+    let second = Task { try await engine.sync() }
     second.cancel()
     await #expect(throws: CancellationError.self) { try await second.value }
     first.cancel()

@@ -42,13 +42,13 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
 @Suite(.timeLimit(.minutes(30))) struct EraseTests {
   @Test func `an erased zone is gone at the server, readable here, and asks no person`() async throws {
     let (_, a, b, cloud) = try await devices()
-    try await a.open().sync.eraseZone(.main)
+    try await a.open().engine.eraseZone(.main)
     #expect(try await a.state().lostReason == .erasing)
     try await a.exchange()
     #expect(try await a.state().lostReason == .erased)
     #expect(try await !isAtServer(.main, a))
     #expect(try await a.dump().count == 3)
-    let status = try await a.open().sync.status
+    let status = try await a.open().engine.status
     #expect(status.halts.isEmpty && status.sentence == "Synced")
     // The list of changed zones names it: that is the erasure, and no loss.
     try await a.exchange()
@@ -63,19 +63,19 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
     let (_, a, _, cloud) = try await devices()
     try await a.put("n1", ["title": "edited"])
     let before = try await a.lastLSN()
-    let refused = await #expect(throws: StrandlineError.self) { try await a.open().sync.eraseZone(.main) }
+    let refused = await #expect(throws: StrandlineError.self) { try await a.open().engine.eraseZone(.main) }
     #expect(refused?.code == .notUploaded)
     #expect(refused?.message.contains("n1") == true)
     #expect(try await a.lastLSN() == before)
     #expect(try await a.value("n1") == "edited")
-    try await a.open().sync.eraseZone(.main, discardingUnsent: true)
+    try await a.open().engine.eraseZone(.main, discardingUnsent: true)
     try await a.exchange()
     #expect(try await a.value("n1") == "t1")
     #expect(try await a.open().status().unsettled == 0)
     #expect(cloud.sent.isEmpty, "an erased zone is sent nothing")
     let history = try await a.open().history(of: RecordID("n1"))
     #expect(history.changes.contains { $0.record?["title"] == "edited" }, "\(history)")
-    await #expect(throws: StrandlineError.self) { try await a.open().sync.eraseZone(ZoneID("Never")) }
+    await #expect(throws: StrandlineError.self) { try await a.open().engine.eraseZone(ZoneID("Never")) }
   }
 
   @Test func `an erasure that is refused is not asked for with each write, but after a wait, or by a person`()
@@ -92,10 +92,10 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
       #expect(error?.code == .serverRefused && error?.message.contains("not yours") == true)
       return cloud.count(.deleteZone) - before
     }
-    try await a.open().sync.eraseZone(.main)
+    try await a.open().engine.eraseZone(.main)
     #expect(try await tries() == 1)
     for _ in 0..<3 { #expect(try await tries() == 0) }
-    #expect(try await a.open().sync.status.halts.map(\.zone) == [.main])
+    #expect(try await a.open().engine.status.halts.map(\.zone) == [.main])
     // Five minutes, then ten.
     a.clock.advance(milliseconds: 300_001)
     #expect(try await tries() == 1)
@@ -105,10 +105,10 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
     #expect(try await tries() == 1)
     #expect(try await tries(isUserInitiated: true) == 1)
     // An erasure that the app takes back is not named any more.
-    try await a.open().sync.resumeZone(.main)
+    try await a.open().engine.resumeZone(.main)
     #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) == nil)
     // What it wants then is another erasure, which waits for nothing.
-    try await a.open().sync.eraseZone(.main)
+    try await a.open().engine.eraseZone(.main)
     #expect(try await tries() == 1)
     #expect(try await tries() == 0)
     cloud.refuse { $0.refusal = nil }
@@ -119,7 +119,7 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
   @Test func `an erasure is not asked for before a wait that the server names is over`() async throws {
     let (_, a, _, cloud) = try await devices()
     cloud.refuse { $0.requests[.deleteZone] = [CloudError(.accessDenied, reason: "not now", retryAfter: 3_600)] }
-    try await a.open().sync.eraseZone(.main)
+    try await a.open().engine.eraseZone(.main)
     #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) != nil)
     for minutes in [10, 20, 25] as [Int64] {
       a.clock.advance(milliseconds: minutes * 60_000)
@@ -137,7 +137,7 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
       script.requests[.deleteZone] = [CloudError(.unexpectedServerResponse, reason: "a page of a hotel")]
       script.isForever = true
     }
-    try await a.open().sync.eraseZone(.main)
+    try await a.open().engine.eraseZone(.main)
     for _ in 0..<3 { #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) != nil) }
     #expect(cloud.count(.deleteZone) == 1)
     a.clock.advance(milliseconds: 300_001)
@@ -151,7 +151,7 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
     // The server has deleted it, and the answer is lost.
     let web = cloud.web
     cloud.refuse { $0.requests[.deleteZone] = [CloudError(.networkError, reason: "lost")] }
-    try await a.open().sync.eraseZone(.main)
+    try await a.open().engine.eraseZone(.main)
     #expect(try await a.run(waitMillisecondsMax: 0)?.code == .unreachable)
     try await web.deleteZone(.main)
     #expect(try await a.state().lostReason == .erasing)
@@ -170,7 +170,7 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
   ) async throws {
     let (_, a, b, cloud) = try await devices()
     cloud.refuse { $0.requests[.deleteZone] = [CloudError(.networkError, reason: "lost")] }
-    try await a.open().sync.eraseZone(.main)
+    try await a.open().engine.eraseZone(.main)
     // The zone goes on meanwhile; it is the same one.
     try await b.put("n3", ["title": "later"])
     try await b.exchange()
@@ -187,7 +187,7 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
   @Test func `a deletion that did not arrive is sent again though the token has expired since`() async throws {
     let (fleet, a, b, cloud) = try await devices()
     cloud.refuse { $0.requests[.deleteZone] = [CloudError(.networkError, reason: "lost")] }
-    try await a.open().sync.eraseZone(.main)
+    try await a.open().engine.eraseZone(.main)
     #expect(try await a.run(waitMillisecondsMax: 0)?.code == .unreachable)
     // Another device has changed what it can.
     for name in ["n0", "n1"] { try await b.put(name, ["title": "of b"]) }
@@ -207,7 +207,7 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
       script.pageMax = 1
       script.hidden = ["n0"]
     }
-    try await a.open().sync.eraseZone(.main)
+    try await a.open().engine.eraseZone(.main)
     try await a.exchange()
     // Its token, which is refused, an empty page, and one with a record that is known here.
     #expect(cloud.count(.zoneChanges) == 3)
@@ -243,14 +243,14 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
     // A token that has expired before says nothing of the zone: it is asked for another one first.
     if expires { fleet.server.setFaults(expired()) }
     cloud.refuse { $0.requests[.deleteZone] = [CloudError(.networkError, reason: "lost")] }
-    try await a.open().sync.eraseZone(.main)
+    try await a.open().engine.eraseZone(.main)
     #expect(try await a.run(waitMillisecondsMax: 0)?.code == .unreachable)
     #expect(cloud.count(.deleteZone) == 1)
     // It did arrive. The server gives no two records one creation time.
     try await cloud.web.deleteZone(.main)
     fleet.serverClock.advance(milliseconds: 1_000)
     #expect(try await b.run()?.code == .zoneLost)
-    try await b.open().sync.resync(.main, from: .here)
+    try await b.open().engine.resync(.main, from: .here)
     try await b.exchange()
     a.crash()
     let again = RefusingCloud(a)
@@ -259,16 +259,16 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
     #expect(again.count(.deleteZone) == 0)
     #expect(try await isAtServer(.main, b))
     #expect(try await a.state().lostReason == .erased)
-    #expect(try await a.open().sync.status.halts.isEmpty)
+    #expect(try await a.open().engine.status.halts.isEmpty)
     // Nothing of the new zone comes before a person decides, and all of it afterwards; and a new erasure ends the new one.
     try await b.put("new", ["title": "new"])
     try await b.exchange()
     try await a.exchange()
     #expect(try await !a.lives("new"))
-    try await a.open().sync.resumeZone(.main)
+    try await a.open().engine.resumeZone(.main)
     try await a.exchange()
     try await expectAgreement(a, b)
-    try await a.open().sync.eraseZone(.main)
+    try await a.open().engine.eraseZone(.main)
     try await a.exchange()
     #expect(try await !isAtServer(.main, b))
   }
@@ -281,7 +281,7 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
     try await a.exchange(.pushOnly)
     #expect(try await a.state().hasToken == false)
     cloud.refuse { $0.requests[.deleteZone] = [CloudError(.networkError, reason: "lost")] }
-    try await a.open().sync.eraseZone(.main)
+    try await a.open().engine.eraseZone(.main)
     #expect(try await a.run(waitMillisecondsMax: 0)?.code == .unreachable)
     try await cloud.web.deleteZone(.main)
     try await b.put("mine", ["title": "t"])
@@ -295,11 +295,11 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
   @Test func `a refusal ends the run with that error, and the zone stays to be erased`() async throws {
     let (_, a, _, cloud) = try await devices()
     cloud.refuse { $0.requests[.deleteZone] = [CloudError(.accessDenied, reason: "no")] }
-    try await a.open().sync.eraseZone(.main)
+    try await a.open().engine.eraseZone(.main)
     #expect(try await a.run()?.message.contains("ACCESS_DENIED") == true)
     #expect(try await a.state().lostReason == .erasing)
     // The app takes it back: then nothing is deleted.
-    try await a.open().sync.resumeZone(.main)
+    try await a.open().engine.resumeZone(.main)
     try await a.exchange()
     #expect(try await !a.state().isLost)
     #expect(try await isAtServer(.main, a))
@@ -309,15 +309,15 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
   @Test func `what is written to an erased zone stays here with an error, and resync makes the zone anew`() async throws
   {
     let (_, a, b, _) = try await devices()
-    try await a.open().sync.eraseZone(.main)
+    try await a.open().engine.eraseZone(.main)
     try await a.exchange()
     try await a.put("n1", ["title": "later"])
     let error = try #require(try await a.run())
     #expect(error.code == .zoneLost && error.message.contains("creates it again from here"), "\(error)")
     #expect(try await !isAtServer(.main, a))
-    try await a.open().sync.resync(.main, from: .here)
+    try await a.open().engine.resync(.main, from: .here)
     try await a.exchange()
-    try await b.open().sync.resumeZone(.main)
+    try await b.open().engine.resumeZone(.main)
     try await exchange(b, a)
     #expect(try await b.value("n1") == "later")
     try await expectAgreement(a, b)
@@ -325,24 +325,24 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
 
   @Test func `resync from the server removes here what the server has lost`() async throws {
     let (_, a, b, _) = try await devices()
-    try await a.open().sync.eraseZone(.main)
+    try await a.open().engine.eraseZone(.main)
     try await a.exchange()
     for device in [a, b] {
       if device === b { #expect(try await b.run()?.code == .zoneLost) }
-      try await device.open().sync.resync(.main, from: .server)
+      try await device.open().engine.resync(.main, from: .server)
       try await device.exchange()
       #expect(try await device.dump() == [])
       let zone = try await device.state()
       #expect(zone.lostReason == .erased && !zone.ghostsPossible)
-      #expect(try await device.open().sync.status.halts.isEmpty)
+      #expect(try await device.open().engine.status.halts.isEmpty)
     }
     // Another device makes a zone of that name: this one is asked before it takes part.
-    try await a.open().sync.resync(.main, from: .here)
+    try await a.open().engine.resync(.main, from: .here)
     try await a.put("new", ["title": "new"])
     try await a.exchange()
     try await b.exchange()
     #expect(try await b.dump() == [])
-    try await b.open().sync.resumeZone(.main)
+    try await b.open().engine.resumeZone(.main)
     try await b.exchange()
     #expect(try await b.value("new") == "new")
   }

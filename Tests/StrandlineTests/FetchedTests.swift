@@ -28,14 +28,14 @@ import Testing
   @Test func `ends when all is here, and later ones ask for nothing`() async throws {
     let (old, new, cloud) = try await devices()
     let store = try await new.open()
-    try await store.sync.fetched()
+    try await store.engine.fetched()
     #expect(store.recordCount == 7)
     let count = cloud.requestCount
-    try await store.sync.fetched()
+    try await store.engine.fetched()
     try await new.close()
     let offline = try await new.openRefusing()
     offline.refuse { $0.refusal = { _, _ in CloudError(.networkError, reason: "offline") } }
-    try await new.open().sync.fetched()
+    try await new.open().engine.fetched()
     #expect(cloud.requestCount == count && offline.requestCount == 0)
     // What is new since then is no part of it.
     try await old.put("later", ["title": "two"])
@@ -44,19 +44,19 @@ import Testing
       $0.refusal = { request, _ in request == .zoneChanges ? CloudError(.networkError, reason: "x") : nil }
     }
     #expect(try await new.run() != nil)
-    try await new.open().sync.fetched()
+    try await new.open().engine.fetched()
     #expect(try await new.open().recordCount == 7)
   }
 
   @Test func `goes on where a process has ended`() async throws {
     let (_, new, cloud) = try await devices()
     cloud.refuse { $0.beforePage = { number in if number >= 3 { throw CloudError(.networkError, reason: "away") } } }
-    #expect(await Self.failure { try await new.open().sync.fetched() } == .unreachable)
+    #expect(await Self.failure { try await new.open().engine.fetched() } == .unreachable)
     #expect(try await new.open().recordCount == 4)
     new.crash()
     let again = try await new.openRefusing()
     again.refuse { $0.pageMax = 2 }
-    try await new.open().sync.fetched()
+    try await new.open().engine.fetched()
     #expect(try await new.open().recordCount == 7)
     #expect(again.script.withLock { $0.queries.count } == 2)
   }
@@ -64,10 +64,10 @@ import Testing
   @Test func `throws what only a person ends`() async throws {
     let (_, new, cloud) = try await devices()
     cloud.refuse { $0.requests[.databaseChanges] = [CloudError(.authenticationRequired, reason: "who?")] }
-    #expect(await Self.failure { try await new.open().sync.fetched() } == .needsSignIn)
-    try await new.open().sync.fetched()
+    #expect(await Self.failure { try await new.open().engine.fetched() } == .needsSignIn)
+    try await new.open().engine.fetched()
     let store = try await new.open()
-    let engine = try store.sync
+    let engine = try store.engine
     try await new.close()
     #expect(await Self.failure { try await engine.fetched() } == .closed)
   }
@@ -81,7 +81,7 @@ import Testing
     }
     let begun = new.clock.wallMilliseconds()
     let store = try await new.open(database: cloud) { $0.isAutomatic = true }
-    try await store.sync.fetched()
+    try await store.engine.fetched()
     #expect(store.recordCount == 7)
     #expect(new.clock.wallMilliseconds() - begun > 1_000)
     try await new.close()
@@ -92,8 +92,8 @@ import Testing
     try await new.close()
     cloud.refuse { $0.refusal = { _, _ in CloudError(.networkError, reason: "away") } }
     let store = try await new.open(database: cloud) { $0.isAutomatic = true }
-    let waiting = Task { try await store.sync.fetched() }
-    for await status in try store.sync.statuses where status.failureCode == .unreachable { break }
+    let waiting = Task { try await store.engine.fetched() }
+    for await status in try store.engine.statuses where status.failureCode == .unreachable { break }
     waiting.cancel()
     await #expect(throws: CancellationError.self) { try await waiting.value }
     try await new.close()

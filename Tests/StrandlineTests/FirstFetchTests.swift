@@ -127,7 +127,7 @@ extension Device {
     try store.forEachRecord { here[$0.id.key] = $0["title"] }
     #expect(here == records?.mapValues { $0.fields["title"] }, "\(name)", sourceLocation: sourceLocation)
     #expect(try await listedLeft == 0, sourceLocation: sourceLocation)
-    #expect(try store.sync.status.download.listing == nil, sourceLocation: sourceLocation)
+    #expect(try store.engine.status.download.listing == nil, sourceLocation: sourceLocation)
     if replays { #expect(try await brokenInvariant() == nil, sourceLocation: sourceLocation) }
     #expect(store.projections.withLock { $0.brokenInvariant() } == nil, sourceLocation: sourceLocation)
     #expect(try await owesNothing, sourceLocation: sourceLocation)
@@ -156,9 +156,9 @@ private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
         if request == .lookup, number == 1 {
           sizes.withLock { $0.append(cloud.total) }
           #expect(store.projections.sync.zones[.main]?.isDirty == false, "the token is at the end of the feed")
-          let listing = try #require(try store.sync.status.download.listing)
+          let listing = try #require(try store.engine.status.download.listing)
           #expect(listing.done == 20 && listing.total == 1_000)
-          #expect(try store.sync.status.sentence == "Fetching 20 of 1,000 records")
+          #expect(try store.engine.status.sentence == "Fetching 20 of 1,000 records")
         }
       }
     }
@@ -194,7 +194,7 @@ private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
     configuration.log = SyncLog(from: .notice) { _, line in lines.withLock { $0.append(line) } }
     let store = try await RecordStore.open(
       at: "/store", syncing: configuration, options: Device.options, environment: a.environment)
-    try await store.sync.now()
+    try await store.sync()
     #expect(cloud.count(.query) == 2 && cloud.count(.lookup) == 1)
     #expect(store.recordCount == 10)
     let said = lines.withLock { $0 }.joined()
@@ -234,10 +234,10 @@ private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
       }
     }
     try await a.open(database: first, firstFetch: .recentFirst(types: [], count: 0))
-    let report = try await a.open().sync.now(deadline: .seconds(5))
+    let report = try await a.open().sync(deadline: .seconds(5))
     #expect(report.isUnfinished && report.fetchedSaves > 300 && report.fetchedSaves < 900, "\(report)")
     let shown = report.fetchedSaves
-    let status = try await a.open().sync.status
+    let status = try await a.open().engine.status
     #expect(status.sentence.hasSuffix("records to fetch"), "\(status.sentence)")
     #expect(status.diagnostics().contains("listing: \(shown) of "))
     a.crash()

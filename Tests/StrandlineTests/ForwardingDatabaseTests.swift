@@ -18,7 +18,7 @@ private final class Knowing: ForwardingDatabase {
   init(base: any CloudDatabase) { self.base = base }
 
   func endOwnWaits() { asked.withLock { $0 += 1 } }
-  var serverOffsetMilliseconds: Int64? { 5 }
+  var serverClockOffset: Duration? { .milliseconds(5) }
   func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord? {
     ServerRecord(name: String(decoding: raw, as: UTF8.self), type: "Note")
   }
@@ -28,7 +28,7 @@ private final class Knowing: ForwardingDatabase {
   @Test func `passes on also what a database need not have`() async throws {
     let device = try Fleet().device("a")
     let cloud: any CloudDatabase = Around(base: Knowing(base: device.web()))
-    #expect(cloud.serverOffsetMilliseconds == 5)
+    #expect(cloud.serverClockOffset == .milliseconds(5))
     #expect(cloud.record(readingAgain: Array("n".utf8), in: .main)?.name == "n")
     try await device.open(database: cloud)
     try await device.write("n", ["title": "one"])

@@ -247,21 +247,21 @@ private struct Quartet<A: Sample, B: Sample, C: Sample, D: Sample>: SyncRecord, 
     do {
       try store.writeBlocking { tx in
         try tx.save(value)
-        #expect(try tx.value(type, id) == value, "\(words)")
+        #expect(try tx.fetch(type, id: id) == value, "\(words)")
       }
     } catch StrandlineError.Code.typeMismatch {
       #expect(refused, "\(words)")
-      #expect(try store.value(type, id) == nil, "\(words)")
+      #expect(try store.fetch(type, id: id) == nil, "\(words)")
       return false
     }
     #expect(!refused, "\(words) is saved")
-    #expect(try store.value(type, id) == value, "\(words)")
+    #expect(try store.fetch(type, id: id) == value, "\(words)")
     let record = try #require(try store.record(value.recordID))
     for (name, form) in value.forms {
       #expect(fits(record[name], form), "\(name) of \(words) is \(String(describing: record[name])), not \(form)")
     }
     // A set is written in one order, whatever the order of its elements in this process.
-    let again = try store.writeBlocking { tx in try tx.save(try #require(try tx.value(type, id))) }
+    let again = try store.writeBlocking { tx in try tx.save(try #require(try tx.fetch(type, id: id))) }
     #expect(again.lsns == nil, "\(words) changes by a second save")
     try checkLacking(value, record, random, in: store)
     return true
@@ -286,10 +286,10 @@ private struct Quartet<A: Sample, B: Sample, C: Sample, D: Sample>: SyncRecord, 
     try store.writeBlocking { [fields] tx in
       try tx.save(Record(type: "Quartet", id: Value.recordID(id), fields: fields))
     }
-    #expect(try store.value(Value.self, id) == expected, "\(Value.self), \(fields)")
+    #expect(try store.fetch(Value.self, id: id) == expected, "\(Value.self), \(fields)")
     // A save makes it whole: what was nil is nil from now on.
     try store.writeBlocking { tx in try tx.save(expected) }
-    #expect(try store.value(Value.self, id) == expected, "\(Value.self) after a save")
+    #expect(try store.fetch(Value.self, id: id) == expected, "\(Value.self) after a save")
   }
 
   @Test func `what a save accepts comes back, and what it refuses no field can hold`() throws {

@@ -45,7 +45,7 @@ extension Device {
     let dropped = fleet.server.statistics.droppedAnswers
     fleet.server.setFaults(ServerFaults(dropAnswer: 1))
     let store = try await open()
-    let task = Task { try await store.sync.now() }
+    let task = Task { try await store.sync() }
     while fleet.server.statistics.droppedAnswers == dropped { await Task.yield() }
     task.cancel()
     _ = await task.result
@@ -125,7 +125,7 @@ private func agree(_ devices: Device...) async throws {
     let store = try await a.open()
     let disk = a.disk
     a.whileAsking { if fleet.server.statistics.appliedOperations > 0 { disk.cutPower() } }
-    await #expect(throws: (any Error).self) { try await store.sync.now() }
+    await #expect(throws: (any Error).self) { try await store.sync() }
     a.whileAsking(nil)
     a.crash()
     try await a.open().write { tx in try tx.delete(id) }
@@ -544,7 +544,7 @@ private func agree(_ devices: Device...) async throws {
       }
       if number == 3 { disk.cutPower() }
     }
-    await #expect(throws: (any Error).self) { try await store.sync.now() }
+    await #expect(throws: (any Error).self) { try await store.sync() }
     b.whileAsking(nil)
     b.crash()
     try await b.settle()

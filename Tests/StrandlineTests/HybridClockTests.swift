@@ -97,7 +97,7 @@ extension Device {
     try await exchange(b, a)
     var absurd = try await cloud.current("m")
     absurd.system.changeTag = "absurd"
-    absurd.system.modified = Touch(milliseconds: .max)
+    absurd.system.modified = ServerTimestamp(milliseconds: .max)
     absurd.fields["strandlineStamp"] = nil
     absurd.fields["title"] = "absurd"
     cloud.showAgain(.saved(absurd))

@@ -61,7 +61,7 @@ private struct Case {
   var type = "Note"
   var rules = TypeRules()
   var included: LSN?
-  var acknowledged = LSN.none
+  var acknowledged = LSN.zero
   var answers = ConflictAnswers()
   var lacksAcknowledged = false
   var isWhatFeedShows = false
@@ -98,7 +98,7 @@ private struct Case {
   }
 
   private var arrival: Arrival {
-    let touch = { Touch(milliseconds: $0) }
+    let touch = { ServerTimestamp(milliseconds: $0) }
     let system = SystemFields(
       changeTag: "t2", created: touch(created ?? (arriving == .other ? 160 : 100)),
       modified: touch(modified ?? (arriving == .older ? 140 : 200)))
@@ -249,7 +249,7 @@ private struct Here: Hashable {
     (self.base, self.pending, self.dead) = (base, pending, dead)
   }
 
-  func meets(_ arriving: Arriving, _ source: ServerChange.Source, _ rule: DeletionRule = .sticky) -> Case {
+  func meets(_ arriving: Arriving, _ source: ServerChange.Source, _ rule: DeletionRule = .deletionWins) -> Case {
     var one = Case(source: source, arriving: arriving, base: base, pending: pending, dead: dead)
     one.rules.deletion = rule
     return one
@@ -452,10 +452,10 @@ private let versions: [Row] = [
         }
         // Every page decides alike, also one from the beginning and that of a query.
         for source in [ServerChange.Source.delta, .fullFetch, .query] {
-          #expect(try found(source, .sticky) == cell.page, "\(here) meets \(arriving) in a page")
+          #expect(try found(source, .deletionWins) == cell.page, "\(here) meets \(arriving) in a page")
           #expect(try found(source, .editRevives) == cell.reviving.page, "\(here) meets \(arriving), edits revive")
         }
-        #expect(try found(.lookup, .sticky) == cell.lookup, "\(here) meets \(arriving) in a lookup")
+        #expect(try found(.lookup, .deletionWins) == cell.lookup, "\(here) meets \(arriving) in a lookup")
         #expect(try found(.lookup, .editRevives) == cell.reviving.lookup, "\(here) looks up \(arriving), edits revive")
       }
     }
@@ -717,31 +717,33 @@ private struct Deletion {
 }
 
 private let deletions: [Deletion] = [
-  Deletion(Here(nil, .none), .sticky, shown: "end no life"),
-  Deletion(Here(nil, .none, dead: "a"), .sticky, shown: "close"),
-  Deletion(Here(nil, .deletion), .sticky, shown: "nothing", afterAttempt: "end no life, settle 20 deleted"),
-  Deletion(Here(nil, .deletion, dead: "c"), .sticky, shown: "nothing", afterAttempt: "end no life, settle 20 deleted"),
+  Deletion(Here(nil, .none), .deletionWins, shown: "end no life"),
+  Deletion(Here(nil, .none, dead: "a"), .deletionWins, shown: "close"),
+  Deletion(Here(nil, .deletion), .deletionWins, shown: "nothing", afterAttempt: "end no life, settle 20 deleted"),
   Deletion(
-    Here(nil, .edit("c")), .sticky, shown: "end no life",
+    Here(nil, .deletion, dead: "c"), .deletionWins, shown: "nothing", afterAttempt: "end no life, settle 20 deleted"),
+  Deletion(
+    Here(nil, .edit("c")), .deletionWins, shown: "end no life",
     afterAttempt: "end c, tell deletion of both, settle 20 deletedOnServer; removed blocked"),
   Deletion(
     Here(nil, .edit("c")), .editRevives, shown: "end no life", afterAttempt: "end c, revive 20 of c; removed merged"),
   Deletion(
-    Here(nil, .edit("c"), dead: "a"), .sticky, shown: "nothing",
+    Here(nil, .edit("c"), dead: "a"), .deletionWins, shown: "nothing",
     afterAttempt: "end c, tell deletion of both, settle 20 deletedOnServer; removed blocked"),
   Deletion(
     Here(nil, .edit("c"), dead: "a"), .editRevives, shown: "nothing",
     afterAttempt: "end c, revive 20 of c; removed merged"),
   Deletion(
-    Here("a", .none), .sticky, shown: "end a; removed",
+    Here("a", .none), .deletionWins, shown: "end a; removed",
     unseen: ("end no life by sweep; removed", "end no life by sweep; removed", "end no life by sweep, create of a")),
   Deletion(
-    Here("a", .none, dead: "b"), .sticky, shown: "end a; removed",
+    Here("a", .none, dead: "b"), .deletionWins, shown: "end a; removed",
     unseen: ("end no life by sweep; removed", "end no life by sweep; removed", "end no life by sweep, create of a")),
-  Deletion(Here("a", .deletion, dead: "a"), .sticky, shown: "end a, settle 20 deleted"),
-  Deletion(Here("a", .deletion, dead: "ab"), .sticky, shown: "end a, settle 20 deleted"),
+  Deletion(Here("a", .deletion, dead: "a"), .deletionWins, shown: "end a, settle 20 deleted"),
+  Deletion(Here("a", .deletion, dead: "ab"), .deletionWins, shown: "end a, settle 20 deleted"),
   Deletion(
-    Here("a", .edit("a")), .sticky, shown: "end a, tell deletion of body, settle 20 deletedOnServer; removed blocked",
+    Here("a", .edit("a")), .deletionWins,
+    shown: "end a, tell deletion of body, settle 20 deletedOnServer; removed blocked",
     unseen: (
       "nothing", "end a, tell deletion of body, settle 20 deletedOnServer; removed blocked",
       "end no life by sweep, revive 20 of a"
@@ -750,7 +752,7 @@ private let deletions: [Deletion] = [
     Here("a", .edit("a")), .editRevives, shown: "end a, revive 20 of a; removed merged",
     unseen: ("nothing", "end a, revive 20 of a; removed merged", "end no life by sweep, revive 20 of a")),
   Deletion(
-    Here("a", .edit("a"), dead: "b"), .sticky,
+    Here("a", .edit("a"), dead: "b"), .deletionWins,
     shown: "end a, tell deletion of body, settle 20 deletedOnServer; removed blocked",
     unseen: (
       "nothing", "end a, tell deletion of body, settle 20 deletedOnServer; removed blocked",
@@ -760,14 +762,14 @@ private let deletions: [Deletion] = [
     Here("a", .edit("a"), dead: "b"), .editRevives, shown: "end a, revive 20 of a; removed merged",
     unseen: ("nothing", "end a, revive 20 of a; removed merged", "end no life by sweep, revive 20 of a")),
   Deletion(
-    Here("a", .edit("c"), dead: "a"), .sticky, shown: "end a",
+    Here("a", .edit("c"), dead: "a"), .deletionWins, shown: "end a",
     afterAttempt: "end ac, tell deletion of both, settle 20 deletedOnServer; removed blocked",
     unseen: ("nothing", "end a", "end no life by sweep")),
   Deletion(
     Here("a", .edit("c"), dead: "a"), .editRevives, shown: "end a",
     afterAttempt: "end ac, revive 20 of c; removed merged", unseen: ("nothing", "end a", "end no life by sweep")),
   Deletion(
-    Here("a", .edit("ab")), .sticky, shown: "end a",
+    Here("a", .edit("ab")), .deletionWins, shown: "end a",
     afterAttempt: "end ab, tell deletion of body, settle 20 deletedOnServer; removed blocked",
     unseen: ("nothing", "end a", "end no life by sweep")),
   Deletion(

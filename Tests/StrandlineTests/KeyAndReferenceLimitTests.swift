@@ -49,7 +49,7 @@ private let noKey: CloudError = {
     #expect(held.map(\.id.name) == ["n"])
     #expect(held.first?.isDownload == true)
     #expect(held.first?.reason.contains("key of the encrypted fields") == true)
-    #expect(try await b.open().sync.status.held.first?.isDownload == true)
+    #expect(try await b.open().engine.status.held.first?.isDownload == true)
     // The key is there: a person has it asked for again.
     cloud.refuse { $0.shown = [:] }
     try await b.open().releaseHolds(of: [RecordID("n")])
@@ -103,7 +103,7 @@ private let noKey: CloudError = {
     #expect(try await a.run() == nil)
     let held = try await a.open().status().held
     #expect(held.map(\.id.name) == (750..<755).map { "i\($0)" })
-    #expect(held.allSatisfy { $0.code == "BAD_REQUEST" && $0.reason.contains("750") && $0.retryMilliseconds == nil })
+    #expect(held.allSatisfy { $0.code == .badRequest && $0.reason.contains("750") && $0.retryMilliseconds == nil })
     #expect(try await a.unsettled == 5)
     #expect(cloud.sent.count <= 6)
     // One of them that is deleted makes room for one that is held.
@@ -126,7 +126,7 @@ private let noKey: CloudError = {
     for index in 2..<6 { try await a.write("i\(index)", ["list": link("full", .deleteSelf)], type: "Item") }
     #expect(try await a.run() == nil)
     #expect(try await a.open().status().held.count == 4)
-    #expect(try await a.open().sync.status.halts.isEmpty)
+    #expect(try await a.open().engine.status.halts.isEmpty)
     try await a.write("j", ["list": link("free", .deleteSelf)], type: "Item")
     #expect(try await a.run() == nil)
     #expect(try await a.open().status().held.count == 4)

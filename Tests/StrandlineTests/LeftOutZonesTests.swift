@@ -52,7 +52,7 @@ import Testing
     #expect(asked(cloud) == [.main] && cloud.count(.zones) == 0)
     // That it changes again and again is no news: what is written is the token of the list.
     #expect(try await a.open().status().durableLSN.rawValue - before.rawValue <= 3)
-    let status = try await a.open().sync.status
+    let status = try await a.open().engine.status
     #expect(status.download.zonesLeft == 0 && status.leftOut == [] && status.sentence == "Synced", "\(status)")
     cloud = try await open(a, .all)
     #expect(try await a.run() == nil)
@@ -74,14 +74,14 @@ import Testing
       { try await a.write("new", zone: data) },
       { _ = try await store.write { tx in try tx.create(Record(type: "Note", id: RecordID("new", zone: data))) } },
       { try await a.erase("cd", zone: data) },
-      { try await store.sync.resumeZone(data) },
-      { try await store.sync.resync(data, from: .server) },
-      { try await store.sync.eraseZone(data) },
-      { _ = try await store.sync.verify(data) },
+      { try await store.engine.resumeZone(data) },
+      { try await store.engine.resync(data, from: .server) },
+      { try await store.engine.eraseZone(data) },
+      { _ = try await store.engine.verify(data) },
       {
         var options = CycleOptions()
         options.zone = data
-        _ = try await store.sync.cycle(options)
+        _ = try await store.engine.cycle(options)
       },
     ]
     for (number, refused) in refusals.enumerated() {
@@ -115,7 +115,7 @@ import Testing
     let changes = try store.pendingChanges().changes
     #expect(changes.map(\.id) == [datum, RecordID("new", zone: ZoneID("Fresh"))])
     for change in changes { #expect(change.obstacle == .zoneLeftOut) }
-    let status = try store.sync.status
+    let status = try store.engine.status
     #expect(status.leftOut == [ZoneID("Fresh"), data])
     #expect(status.sentence == "Changes of 2 zones that this app does not sync stay on this device")
     #expect(status.diagnostics().contains("leftOut: 2\n"))
@@ -123,7 +123,7 @@ import Testing
     #expect(try await a.run() == nil)
     #expect(Set(cloud.sent.joined()) == ["cd", "new"])
     #expect(try await a.owesNothing)
-    #expect(try await a.open().sync.status.leftOut == [])
+    #expect(try await a.open().engine.status.leftOut == [])
     try await b.run()
     #expect(try await title(b, datum) == "two")
   }
@@ -148,7 +148,7 @@ import Testing
     try await b.run()
     for _ in 0..<2 { try await a.run() }
     var cloud = try await open(a, .allBut([data]))
-    try await b.open().sync.eraseZone(data)
+    try await b.open().engine.eraseZone(data)
     try await b.run()
     #expect(try await a.run() == nil)
     #expect(cloud.count(.zones) == 0 && cloud.count(.deleteZone) == 0)
@@ -160,11 +160,11 @@ import Testing
     // One that is lost by then asks nobody, and one that is to be ended stays.
     try await open(a, .allBut([data]))
     #expect(try await a.run() == nil)
-    #expect(try await a.open().sync.status.halts == [])
+    #expect(try await a.open().engine.status.halts == [])
     try await open(a, .all)
-    try await a.open().sync.resync(data, from: .here)
+    try await a.open().engine.resync(data, from: .here)
     #expect(try await a.run() == nil)
-    try await a.open().sync.eraseZone(data)
+    try await a.open().engine.eraseZone(data)
     cloud = try await open(a, .allBut([data]))
     #expect(try await a.run() == nil)
     #expect(cloud.count(.deleteZone) == 0)

@@ -109,7 +109,7 @@ struct `On a locked device` {
         phone.lock(from: ordinal, ordinal % 2 == 0 ? .notPermitted("", "") : .forbidden("", ""))
         let error = thrown {
           if readOnly {
-            _ = try RecordStore.openReadOnly(at: "/store", environment: phone.environment(seed: 2))
+            _ = try RecordStore.openReadOnlyBlocking(at: "/store", environment: phone.environment(seed: 2))
           } else {
             _ = try phone.open(seed: 2)
           }

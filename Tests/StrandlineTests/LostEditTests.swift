@@ -43,7 +43,7 @@ private func devices(_ rules: TypeRules = TypeRules(), holding fields: [String: 
 }
 
 extension ConflictField {
-  fileprivate static func of(_ name: String, _ rule: String, _ loser: Loser) -> Self {
+  fileprivate static func of(_ name: String, _ rule: RecordConflict.Rule, _ loser: Loser) -> Self {
     Self(name: name, rule: rule, loser: loser)
   }
 }
@@ -59,7 +59,7 @@ extension ConflictField {
     #expect(try await lost.outcome() == [id: .lost])
     await #expect(throws: StrandlineError.self) { try await lost.uploaded() }
     let conflict = try #require(try await b.conflicts.first)
-    #expect(conflict.rule == "join" && conflict.fields == [.of("title", "join", .here)])
+    #expect(conflict.rule == .join && conflict.fields == [.of("title", .join, .here)])
     #expect(conflict.local?["title"] == "B" && conflict.server?["title"] == "A" && conflict.result?["title"] == "A")
     #expect(conflict.ancestor?["title"] == "0" && conflict.milliseconds != nil)
     // The receipt and the history say the same after a relaunch.
@@ -84,7 +84,7 @@ extension ConflictField {
     #expect(try await a.value("n", "body") == "B")
     #expect(try await receipt.outcome() == [id: .partlyLost(fields: ["title"])])
     try await receipt.uploaded()
-    #expect(try await b.conflicts.map(\.fields) == [[.of("title", "join", .here)]])
+    #expect(try await b.conflicts.map(\.fields) == [[.of("title", .join, .here)]])
     #expect(try await b.conflicts.first?.result?["body"] == "B")
   }
 
@@ -104,7 +104,7 @@ extension ConflictField {
     try await a.put("n", ["title": "A"])
     try await exchange(b, a, b)
     #expect(try await b.value("n") == "A")
-    #expect(try await a.conflicts.map(\.fields) == [[.of("title", "join", .there)]])
+    #expect(try await a.conflicts.map(\.fields) == [[.of("title", .join, .there)]])
     #expect(try await theirs.outcome() == [id: .saved], "the server had it")
     #expect(try await b.conflicts.isEmpty)
     let history = try await b.open().history(of: id).changes
@@ -131,8 +131,8 @@ extension ConflictField {
       theirs: ["count": 2, "best": 5, "tags": .list(.strings, ["x", "z"]), "mine": 2, "theirs": 2])
     #expect(
       fields?.fields == [
-        .of("best", "greatest", .there), .of("count", "counter", .none), .of("mine", "clientWins", .there),
-        .of("tags", "union", .none), .of("theirs", "serverWins", .here),
+        .of("best", .greatest, .there), .of("count", .counter, .none), .of("mine", .clientWins, .there),
+        .of("tags", .union, .none), .of("theirs", .serverWins, .here),
       ])
     #expect(fields?.result?["count"] == 3)
 
@@ -140,12 +140,12 @@ extension ConflictField {
     rules.record = .clientWins
     #expect(
       try await met(rules, from: ["title": "0"], ours: ["title": "B"], theirs: ["title": "A"])?.fields == [
-        .of("title", "clientWins", .there)
+        .of("title", .clientWins, .there)
       ])
     rules.record = .serverWins
     let server = try await met(
       rules, from: ["title": "0", "body": "0"], ours: ["title": "B", "body": "B"], theirs: ["title": "A"])
-    #expect(server?.fields == [.of("body", "serverWins", .here), .of("title", "serverWins", .here)])
+    #expect(server?.fields == [.of("body", .serverWins, .here), .of("title", .serverWins, .here)])
     #expect(server?.reason?.contains("serverWins") == true)
     rules.record = .resolver { conflict in
       var record = conflict.server
@@ -154,10 +154,10 @@ extension ConflictField {
     }
     let resolved = try await met(
       rules, from: ["title": "0", "body": "0"], ours: ["title": "B", "body": "B"], theirs: ["title": "A"])
-    #expect(resolved?.fields == [.of("body", "resolver", .here), .of("title", "resolver", .both)])
+    #expect(resolved?.fields == [.of("body", .resolver, .here), .of("title", .resolver, .both)])
     rules.record = .resolver { _ in throw CloudError(.notFound) }
     let failed = try await met(rules, from: ["title": "0"], ours: ["title": "B"], theirs: ["title": "A"])
-    #expect(failed?.rule == "join" && failed?.fields == [.of("title", "join", .here)])
+    #expect(failed?.rule == .join && failed?.fields == [.of("title", .join, .here)])
     #expect(failed?.reason?.contains("the resolver failed") == true)
   }
 
@@ -168,7 +168,7 @@ extension ConflictField {
     try await exchange(a, b)
     #expect(try await lost.outcome() == [id: .deletedOnServer])
     let conflict = try #require(try await b.conflicts.first)
-    #expect(conflict.rule == "deletion" && conflict.fields == [.of("title", "deletion", .here)])
+    #expect(conflict.rule == .deletion && conflict.fields == [.of("title", .deletion, .here)])
     #expect(conflict.local?["title"] == "B" && conflict.server == nil && conflict.result == nil)
 
     let other = try await devices(holding: ["title": "0"])
@@ -177,7 +177,7 @@ extension ConflictField {
     try await exchange(other.b, other.a, other.b)
     #expect(try await other.b.lives("n") == false)
     let ended = try #require(try await other.a.conflicts.first)
-    #expect(ended.rule == "deletion" && ended.fields == [.of("title", "deletion", .there)])
+    #expect(ended.rule == .deletion && ended.fields == [.of("title", .deletion, .there)])
     #expect(ended.server?["title"] == "B" && ended.result == nil)
   }
 
@@ -190,7 +190,7 @@ extension ConflictField {
     try await exchange(b, a, b)
     #expect(try await a.value("n") == "B")
     let conflict = try #require(try await a.conflicts.first)
-    #expect(conflict.rule == "revive" && conflict.fields.isEmpty && conflict.reason?.contains("win") == true)
+    #expect(conflict.rule == .revive && conflict.fields.isEmpty && conflict.reason?.contains("win") == true)
   }
 
   @Test func `is not one of here whose answer was lost, when the record is deleted here`() async throws {
@@ -249,7 +249,7 @@ extension ConflictField {
     try await b.put("n", ["title": "B"])
     try await exchange(a, b)
     let conflict = try #require(try await b.conflicts.first)
-    #expect(conflict.rule == "type" && conflict.fields == [.of("title", "type", .here)])
+    #expect(conflict.rule == .type && conflict.fields == [.of("title", .type, .here)])
     #expect(conflict.local?.type == "Note" && conflict.server?.type == "Task")
   }
 
@@ -279,7 +279,7 @@ extension ConflictField {
     let history: HistoryRetention = keepsHistory ? .since(.milliseconds(30 * 86_400_000)) : .latest
     #expect(try await b.compact(keeping: history).broken == nil)
     let after = try #require(try await b.conflicts.first)
-    #expect(after.rule == "join" && after.fields == [.of("title", "join", .here)])
+    #expect(after.rule == .join && after.fields == [.of("title", .join, .here)])
     #expect(after.position == before.position && after.milliseconds == before.milliseconds)
     if keepsHistory { #expect(after == before) } else { #expect(after.local == nil && after.server == nil) }
   }

@@ -43,12 +43,12 @@ struct TruthfulStore {
     }
     // The server has some of them, so that nothing is owed of those.
     for name in titles.keys.sorted().prefix(6) {
-      let newest = try store.projections.entry(RecordID(name))?.pending?.newest ?? .none
+      let newest = try store.projections.entry(RecordID(name))?.pending?.newest ?? .zero
       try store.append([
         .settled(
           Settled(
             id: RecordID(name), lsn: newest, outcome: .saved, changeTag: "t-\(name)",
-            created: Touch(milliseconds: 5), modified: Touch(milliseconds: 6)))
+            created: ServerTimestamp(milliseconds: 5), modified: ServerTimestamp(milliseconds: 6)))
       ])
     }
     for name in ["r102", "r111"] {
@@ -100,7 +100,7 @@ struct TruthfulStore {
         entry.place = others.place
         try tables.set(RecordID(name), to: entry)
       }
-      let reader = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: disk, seed: 4))
+      let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: .simulated(disk: disk, seed: 4))
       #expect(try reader.record(RecordID(name))?["title"] == made.titles[name].map { .string($0) }, "\(name)")
       let store = try openIndexed(disk, seed: 5)
       #expect(try store.record(RecordID(name))?["title"] == made.titles[name].map { .string($0) }, "\(name)")
@@ -221,7 +221,7 @@ struct TruthfulStore {
     for path in disk.paths where path.hasPrefix("/store/runs/") && !path.hasSuffix("INDEXES") { disk.pokeRemove(path) }
     for (path, bytes) in old { disk.poke(path, bytes) }
     let query = RecordQuery("Note", where: [RecordFilter("mark", .equals, "m")])
-    let reader = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: disk, seed: 4))
+    let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: .simulated(disk: disk, seed: 4))
     #expect(try reader.query(query).records.count == 10)
     let again = try open(RecordIndex("Note", "mark"))
     #expect(try again.query(query).records.count == 10)

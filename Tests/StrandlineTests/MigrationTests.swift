@@ -76,24 +76,24 @@ struct MigrationTests {
   @Test func `a renamed field that was edited never shows the old value again`() async throws {
     for edit in 0..<4 {
       let store = try await store(holding: ["note": "old", "unknown": "kept"])
-      var item = try #require(try store.value(Renamed.self, "n"))
+      var item = try #require(try store.fetch(Renamed.self, id: "n"))
       #expect(item == Renamed(body: "old"))
       let old = item
       item.body = "new"
       try await store.write { [item] tx in
         switch edit {
-        case 0: try tx.update(Renamed.self, "n") { $0.body = "new" }
+        case 0: try tx.update(Renamed.self, id: "n") { $0.body = "new" }
         case 1: try tx.save(item)
         case 2: try tx.save(item, from: old)
         default: try tx.save(Renamed(body: "new"))
         }
       }
-      #expect(try store.value(Renamed.self, "n") == Renamed(body: "new"), "edit \(edit)")
+      #expect(try store.fetch(Renamed.self, id: "n") == Renamed(body: "new"), "edit \(edit)")
       let stored = try #require(try store.record(RecordID("n")))
       #expect(stored.fields == ["body": "new", "unknown": "kept"], "edit \(edit)")
       // An edit of another field keeps the migrated one.
-      try await store.update(Renamed.self, "n") { $0.stars = 3 }
-      #expect(try store.value(Renamed.self, "n") == Renamed(body: "new", stars: 3))
+      try await store.update(Renamed.self, id: "n") { $0.stars = 3 }
+      #expect(try store.fetch(Renamed.self, id: "n") == Renamed(body: "new", stars: 3))
     }
   }
 
@@ -101,40 +101,40 @@ struct MigrationTests {
     async throws
   {
     let store = try await store(holding: ["note": "old"])
-    #expect(try await store.update(Renamed.self, "n") { $0.body = "old" }.receipt.lsns == nil)
+    #expect(try await store.update(Renamed.self, id: "n") { $0.body = "old" }.receipt.lsns == nil)
     #expect(try store.record(RecordID("n"))?.fields == ["note": "old"])
-    try await store.update(Renamed.self, "n") { $0.stars = 1 }
+    try await store.update(Renamed.self, id: "n") { $0.stars = 1 }
     #expect(try store.record(RecordID("n"))?.fields == ["body": "old", "stars": 1])
   }
 
   @Test func `a value that was read before the rename was stored is saved from it`() async throws {
     let store = try await store(holding: ["note": "old"])
-    var held = try #require(try store.value(Renamed.self, "n"))
-    try await store.update(Renamed.self, "n") { $0.body = "by another" }
+    var held = try #require(try store.fetch(Renamed.self, id: "n"))
+    try await store.update(Renamed.self, id: "n") { $0.body = "by another" }
     held.stars = 5
     try await store.write { [held] in try $0.save(held) }
-    #expect(try store.value(Renamed.self, "n") == Renamed(body: "by another", stars: 5))
+    #expect(try store.fetch(Renamed.self, id: "n") == Renamed(body: "by another", stars: 5))
   }
 
   @Test func `a rename by coding keys needs no migration`() async throws {
     let store = try await store(holding: ["note": "old"])
-    try await store.update(Keyed.self, "n") { $0.body = "new" }
+    try await store.update(Keyed.self, id: "n") { $0.body = "new" }
     #expect(try store.record(RecordID("n"))?.fields == ["note": "new"])
-    #expect(try store.value(Keyed.self, "n") == Keyed(body: "new"))
+    #expect(try store.fetch(Keyed.self, id: "n") == Keyed(body: "new"))
   }
 
   @Test func `a field that was split, and one whose type has changed, are edited`() async throws {
     let split = try await store(holding: ["name": "Ada King Lovelace"])
-    #expect(try split.value(Split.self, "n") == Split(first: "Ada", last: "King Lovelace"))
-    try await split.update(Split.self, "n") { $0.last = "Lovelace" }
-    #expect(try split.value(Split.self, "n") == Split(first: "Ada", last: "Lovelace"))
+    #expect(try split.fetch(Split.self, id: "n") == Split(first: "Ada", last: "King Lovelace"))
+    try await split.update(Split.self, id: "n") { $0.last = "Lovelace" }
+    #expect(try split.fetch(Split.self, id: "n") == Split(first: "Ada", last: "Lovelace"))
     #expect(try split.record(RecordID("n"))?.fields == ["first": "Ada", "last": "Lovelace"])
 
     let typed = try await store(holding: ["stars": "3"])
-    try await typed.update(Retyped.self, "n") { $0.body = "b" }
+    try await typed.update(Retyped.self, id: "n") { $0.body = "b" }
     #expect(try typed.record(RecordID("n"))?.fields == ["stars": 3, "body": "b"])
-    try await typed.update(Retyped.self, "n") { $0.stars = nil }
-    #expect(try typed.value(Retyped.self, "n") == Retyped(body: "b"))
+    try await typed.update(Retyped.self, id: "n") { $0.stars = nil }
+    #expect(try typed.fetch(Retyped.self, id: "n") == Retyped(body: "b"))
   }
 
   @Test func `queries see the stored form, and the migrated one when all is migrated`() async throws {
@@ -183,7 +183,7 @@ struct MigrationTests {
       let report = try await again.migrateAll(Renamed.self)
       if (1..<250).contains(report.migrated) { partial += 1 }
       #expect(report.examined == 250 && report.failed.isEmpty, "call \(call)")
-      let values = try again.values(Renamed.self)
+      let values = try again.fetch(Renamed.self)
       #expect(Set(values.map { "\($0.id) \($0.body)" }) == Set((0..<250).map { "n\($0) \($0)" }), "call \(call)")
       #expect(try again.records(ofType: "Item").allSatisfy { $0["note"] == nil }, "call \(call)")
       try await again.close()

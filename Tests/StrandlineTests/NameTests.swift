@@ -190,7 +190,7 @@ extension Device {
     let a = try Fleet().device("a")
     try await a.makeForeign([pair.one, pair.other])
     try await a.exchange()
-    let found = try await a.open().sync.verify(.main)
+    let found = try await a.open().engine.verify(.main)
     #expect(found.isEqual && found.records == 2 && found.equal == 2, "\(found)")
   }
 

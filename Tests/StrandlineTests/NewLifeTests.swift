@@ -46,7 +46,7 @@ struct `A new life` {
       version.fields[name] = value
       version.stamp.fields[name] = FieldStamp(time: time, writer: writer)
     }
-    let content = EncodedContent(version, dirty: Dictionary(uniqueKeysWithValues: names.map { ($0, LSN.none) }))
+    let content = EncodedContent(version, dirty: Dictionary(uniqueKeysWithValues: names.map { ($0, LSN.zero) }))
     let saved = Saved(
       id: id, type: "Note", births: version.stamp.births, base: base, time: time, editCount: 1, tenure: tenure,
       isCreation: true, content: content)

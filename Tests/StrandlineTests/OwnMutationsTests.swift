@@ -62,7 +62,7 @@ private struct Log {
 
   private mutating func merge(_ local: UInt64, with base: UInt64, at lsn: UInt64) {
     let merged = Merged(
-      id: Self.id, version: Self.version([:]), dirty: [:], base: LSN(base), local: LSN(local), ancestor: .none,
+      id: Self.id, version: Self.version([:]), dirty: [:], base: LSN(base), local: LSN(local), ancestor: .zero,
       time: HybridTime(milliseconds: Int64(lsn)), editCount: 1, tenure: 2, rule: "", words: "")
     events[LSN(lsn)] = .merged(merged)
   }
@@ -72,8 +72,8 @@ private struct Log {
     version.stamp.births = [life]
     return .saved(
       Saved(
-        id: id, type: "Note", births: [life], base: .none, time: life.time, editCount: 1, tenure: 1,
-        isCreation: isCreation, content: EncodedContent(version, dirty: ["title": .none])))
+        id: id, type: "Note", births: [life], base: .zero, time: life.time, editCount: 1, tenure: 1,
+        isCreation: isCreation, content: EncodedContent(version, dirty: ["title": .zero])))
   }
 
   private static func version(_ seen: [WriterID: (lsn: UInt64, tenure: UInt64)]) -> Version {
@@ -86,7 +86,8 @@ private struct Log {
     .fetchedSave(
       FetchedSave(
         id: id, version: version(seen),
-        system: SystemFields(changeTag: "t", created: Touch(milliseconds: 1), modified: Touch(milliseconds: 2)),
+        system: SystemFields(
+          changeTag: "t", created: ServerTimestamp(milliseconds: 1), modified: ServerTimestamp(milliseconds: 2)),
         source: .feed, isStamped: true))
   }
 
@@ -122,7 +123,7 @@ private struct Log {
     ]
     for row in table {
       let found = own.newestIncluded(in: Log.stamp(row.named, of: row.lives), of: [LSN(10), LSN(12)], log.event)
-      #expect(found ?? .none == LSN(row.newest), "\(row.why)")
+      #expect(found ?? .zero == LSN(row.newest), "\(row.why)")
     }
     var compacted = log
     compacted.compact(10)

@@ -65,7 +65,7 @@ private struct Life {
   var store: RecordStore
   var moments: [Moment] = []
   /// Everything up to here may have been compacted.
-  var compacted = LSN.none
+  var compacted = LSN.zero
   var held: [(view: StoreView, moment: Moment)] = []
   var steps: [String] = []
   var shown = 0
@@ -175,7 +175,7 @@ private struct Life {
     }
     guard below(3) == 0 else { return }
     if case .writer(let log) = store.source { try log.raiseControl() }
-    let reader = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: disk, seed: 1))
+    let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: .simulated(disk: disk, seed: 1))
     guard let moment = moments.randomElement(below), let view = try view(of: moment, in: reader) else { return }
     let differences = try moment.differences(view, below)
     #expect(differences.isEmpty, "\(differences) in another process, as of \(moment.position), \(comment)")
@@ -208,7 +208,7 @@ struct `A view as of an earlier position` {
     let fleet = try Fleet(seed: seed)
     let devices = [fleet.device("a", segmentBytesMax: 20_000), fleet.device("b")]
     var moments: [Moment] = []
-    var compacted = LSN.none
+    var compacted = LSN.zero
     var (shown, refused) = (0, 0)
     for step in 0..<90 {
       let device = devices[below(4) / 3]

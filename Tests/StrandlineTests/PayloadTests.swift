@@ -340,7 +340,8 @@ private func version(_ name: String, tag: String, _ fields: [String: FieldValue]
   ServerRecord(
     name: name, type: "Note", fields: fields,
     system: SystemFields(
-      changeTag: tag, created: Touch(milliseconds: 1_000), modified: Touch(milliseconds: 1_767_225_600_000)))
+      changeTag: tag, created: ServerTimestamp(milliseconds: 1_000),
+      modified: ServerTimestamp(milliseconds: 1_767_225_600_000)))
 }
 
 @Suite(.timeLimit(.minutes(30))) struct `Two databases in one store` {
@@ -453,7 +454,7 @@ private func version(_ name: String, tag: String, _ fields: [String: FieldValue]
         && !zone.lostWords.isEmpty)
     // Frozen: nothing is sent until the app decides.
     #expect(try store.status().unsettled == 1 && store.record(id)?["title"] == "edited")
-    try await store.sync.resumeZone(.main)
+    try await store.engine.resumeZone(.main)
     #expect(try store.status().zones.first?.lostReason == nil)
   }
 
@@ -558,7 +559,7 @@ private func version(_ name: String, tag: String, _ fields: [String: FieldValue]
     let store = try await device.open(database: cloud)
     try await fetch("one", tag: "1")
     do {
-      _ = try store.value(Note.self, "n")
+      _ = try store.fetch(Note.self, id: "n")
       Issue.record("it was read")
     } catch let error as StrandlineError {
       #expect(error.code == .typeMismatch)
@@ -691,7 +692,7 @@ private final class KeepingTransport: Transport {
         fields: [
           "file": theirs, "files": .list(.assets, [theirs]), "changed": .asset(Asset(fileChecksum: "d", size: 3)),
           Names.stampField: .bytes(StampCodec.encode(version)),
-        ], system: SystemFields(modified: Touch(milliseconds: 7))), ancestor: nil, knownBirths: nil)
+        ], system: SystemFields(modified: ServerTimestamp(milliseconds: 7))), ancestor: nil, knownBirths: nil)
     #expect(arrival.version.stamp.fields["file"] == stamp && arrival.version.stamp.fields["files"] == stamp)
     #expect(arrival.version.stamp.fields["changed"]?.writer == 0)
   }

@@ -9,7 +9,7 @@ import Testing
   private func obstacles(_ device: Device) async throws -> [String: String] {
     let store = try await device.open()
     var found: [String: String] = [:]
-    var last = LSN.none
+    var last = LSN.zero
     repeat {
       let page = try store.pendingChanges(after: last, limit: 2)
       for change in page.changes {

@@ -98,7 +98,7 @@ extension `The plan of a cycle` {
         driver.begin { $0.isUserInitiated = false }
         try run(&driver, refuses: false, below, seed)
       }
-      let left = try driver.facts.pending(.max, after: .none, upTo: driver.facts.durableLSN)
+      let left = try driver.facts.pending(.max, after: .zero, upTo: driver.facts.durableLSN)
         .compactMap { try driver.facts.owner(ofPending: $0)?.name }
       #expect(left == [], "seed \(seed): \(driver.plan.queue.places.waits)")
       #expect(driver.plan.remembered == [:], "seed \(seed)")

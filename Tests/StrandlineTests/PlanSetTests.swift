@@ -21,10 +21,10 @@ extension LogLines {
     }
     let time = HybridTime(milliseconds: 1_000)
     version.stamp.births = [Birth(time: time, writer: 5)]
-    let dirty = Dictionary(uniqueKeysWithValues: version.names.map { ($0, LSN.none) })
+    let dirty = Dictionary(uniqueKeysWithValues: version.names.map { ($0, LSN.zero) })
     return .saved(
       Saved(
-        id: RecordID(name, zone: zone), type: "Note", births: version.stamp.births, base: .none, time: time,
+        id: RecordID(name, zone: zone), type: "Note", births: version.stamp.births, base: .zero, time: time,
         editCount: 1, tenure: 1, isCreation: true, content: EncodedContent(version, dirty: dirty)))
   }
 }

@@ -325,7 +325,7 @@ enum LogLines {
     if let target { version.fields["above"] = .reference(Reference(target, action: .validate)) }
     let time = HybridTime(milliseconds: 1_000)
     version.stamp.births = [Birth(time: time, writer: 5)]
-    let dirty = Dictionary(uniqueKeysWithValues: version.names.map { ($0, LSN.none) })
+    let dirty = Dictionary(uniqueKeysWithValues: version.names.map { ($0, LSN.zero) })
     return .saved(
       Saved(
         id: RecordID(name, zone: zone), type: type, births: version.stamp.births, base: LSN(rawValue: base), time: time,
@@ -338,7 +338,8 @@ enum LogLines {
     return .fetchedSave(
       FetchedSave(
         id: RecordID(name, zone: zone), version: version,
-        system: SystemFields(changeTag: tag, created: Touch(milliseconds: 1), modified: Touch(milliseconds: 2)),
+        system: SystemFields(
+          changeTag: tag, created: ServerTimestamp(milliseconds: 1), modified: ServerTimestamp(milliseconds: 2)),
         source: .feed, isStamped: true))
   }
 
@@ -377,7 +378,8 @@ extension SyncAnswer {
         : .record(
           ServerRecord(
             name: one.id.name, type: one.type, fields: [:],
-            system: SystemFields(changeTag: "new", created: Touch(milliseconds: 1), modified: Touch(milliseconds: 3))))
+            system: SystemFields(
+              changeTag: "new", created: ServerTimestamp(milliseconds: 1), modified: ServerTimestamp(milliseconds: 3))))
     }
     return .records(results)
   }
@@ -388,7 +390,8 @@ extension SyncAnswer {
     for name in asked {
       results[CloudName(name)] = .failed(CloudError(.notFound, reason: "no such record"), serverRecord: nil)
     }
-    let system = SystemFields(changeTag: tag, created: Touch(milliseconds: 1), modified: Touch(milliseconds: 2))
+    let system = SystemFields(
+      changeTag: tag, created: ServerTimestamp(milliseconds: 1), modified: ServerTimestamp(milliseconds: 2))
     for name in names {
       results[CloudName(name)] = .record(ServerRecord(name: name, type: "Note", fields: [:], system: system))
     }

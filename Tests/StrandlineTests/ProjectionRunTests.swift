@@ -278,7 +278,7 @@ struct `A projection` {
     for round in 0..<5 { try store.put("r\(round)", round) }
     func promise() throws { if case .writer(let log) = store.source { try log.raiseControl() } }
     try promise()
-    let reader = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: disk, seed: 77))
+    let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: .simulated(disk: disk, seed: 77))
     let memory = Memory()
     try await reader.bringUpToDate(memory)
     #expect(memory.records.count == 5)

@@ -35,13 +35,13 @@ private struct Lives {
       let content = EncodedContent(Version(type: type))
       return .saved(
         Saved(
-          id: id, type: type, births: [birth], base: entry?.base?.version ?? .none, time: time, editCount: 1, tenure: 9,
+          id: id, type: type, births: [birth], base: entry?.base?.version ?? .zero, time: time, editCount: 1, tenure: 9,
           isCreation: entry == nil, content: content))
     case 4:
       guard entry?.view != nil else { return nil }
       return .deleted(
         Deleted(
-          id: id, births: [birth], base: entry?.base?.version ?? .none,
+          id: id, births: [birth], base: entry?.base?.version ?? .zero,
           time: HybridTime(milliseconds: Int64(time), count: 0), tenure: 9))
     case 5, 6:
       guard !mutations.isEmpty else { return nil }

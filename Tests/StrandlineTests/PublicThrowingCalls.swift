@@ -12,29 +12,41 @@ enum PublicThrowingCalls {
 
   /// "RecordStore.record(_:)" and the like: type, name, "<>" if it is generic, labels without `fileID` and `line`.
   static func inSources() throws -> [String] {
-    let root = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/")
-    return try modules.flatMap { try names(inFolder: "\(root)/Sources/\($0)") }
+    try modules.flatMap { try calls(inFolder: "\(root)/Sources/\($0)").map(\.name) }
   }
 
-  private static func names(inFolder folder: String) throws -> [String] {
+  /// Those that take the caller's line: their errors name it.
+  static func askingForLine() throws -> Set<String> {
+    Set(try modules.flatMap { try calls(inFolder: "\(root)/Sources/\($0)").filter(\.asksForLine).map(\.name) })
+  }
+
+  private static var root: String {
+    #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/")
+  }
+
+  private typealias Call = (name: String, asksForLine: Bool)
+
+  private static func calls(inFolder folder: String) throws -> [Call] {
     let disk = POSIXFileSystem()
-    var result: [String] = []
+    var result: [Call] = []
     for name in try disk.list(folder).sorted() {
       let path = "\(folder)/\(name)"
-      if try disk.kind(of: path) == .directory { result += try names(inFolder: path) }
+      if try disk.kind(of: path) == .directory { result += try calls(inFolder: path) }
       guard name.hasSuffix(".swift") else { continue }
       let file = try disk.open(path, .read)
       defer { file.close() }
-      result += names(in: String(decoding: try file.read(at: 0, count: Int(try file.size())), as: UTF8.self))
+      result += calls(in: String(decoding: try file.read(at: 0, count: Int(try file.size())), as: UTF8.self))
     }
     return result
   }
 
   /// The names in one file.
-  static func names(in text: String) -> [String] {
+  static func names(in text: String) -> [String] { calls(in: text).map(\.name) }
+
+  private static func calls(in text: String) -> [Call] {
     let lines = text.replacing("nonisolated(nonsending) ", with: "")
       .split(separator: "\n", omittingEmptySubsequences: false)
-    var result: [String] = []
+    var result: [Call] = []
     var type = ""
     var isPublicProtocol = false
     for (number, line) in lines.enumerated() {
@@ -49,13 +61,15 @@ enum PublicThrowingCalls {
       }
       guard words.first == "public" || (isPublicProtocol && words.first == "func") else { continue }
       let rest = lines[number...].prefix(8).joined(separator: " ")
-      if let name = callName(rest) ?? propertyName(rest) { result.append("\(type).\(name)") }
+      if let call = call(rest) ?? propertyName(rest).map({ ($0, false) }) {
+        result.append(("\(type).\(call.name)", call.asksForLine))
+      }
     }
     return result
   }
 
   /// The name of a function or initializer that throws.
-  private static func callName(_ text: String) -> String? {
+  private static func call(_ text: String) -> Call? {
     guard let open = text.firstIndex(of: "("), let close = closing(text, from: open) else { return nil }
     let head = text[..<open].split(separator: " ")
     guard let word = head.last(where: { $0 != "(" }) else { return nil }
@@ -74,11 +88,12 @@ enum PublicThrowingCalls {
         generic = "<>"
       }
     }
-    let labels = parameters(text[text.index(after: open)..<close]).filter { $0 != "fileID" && $0 != "line" }
+    let all = parameters(text[text.index(after: open)..<close])
+    let labels = all.filter { $0 != "fileID" && $0 != "line" }
     // What Codable prescribes: it throws Codable's errors.
     let codable = ["init": ["from"], "encode": ["to"], "decode": ["_", "forKey"]]
     if codable[String(name)] == labels { return nil }
-    return "\(name)\(generic)(\(labels.map { $0 + ":" }.joined()))"
+    return ("\(name)\(generic)(\(labels.map { $0 + ":" }.joined()))", all.contains("fileID"))
   }
 
   /// The name of a property whose getter throws.

@@ -29,12 +29,12 @@ import Testing
 
   @Test func `118: removes nothing, and what is here goes up by a resync`() async throws {
     let (fleet, old, b) = try await putBack()
-    let error = await #expect(throws: StrandlineError.self) { try await b.open().sync.verify(.main) }
+    let error = await #expect(throws: StrandlineError.self) { try await b.open().engine.verify(.main) }
     #expect(error?.code == .zoneLost)
     #expect(try await b.mainZone().lostReason == .wentBack)
     #expect(try await b.livingNames() == ["v", "w", "same"])
     #expect(try await b.value("v") == "two")
-    try await b.open().sync.resync(.main, from: .here)
+    try await b.open().engine.resync(.main, from: .here)
     try await b.exchange()
     try await b.exchange()
     let late = fleet.device("late")
@@ -54,13 +54,13 @@ import Testing
     let current = try await b.open().projections.withLock { $0.sync.zones[.main]?.token }
     #expect(current != nil)
     cloud.hide("v")
-    let found = try await b.open().sync.verify(.main)
+    let found = try await b.open().engine.verify(.main)
     #expect(found.mended == ["w"], "\(found)")
     #expect(try await b.livingNames() == ["v", "same"])
     cloud.hide(nil)
-    await #expect(throws: StrandlineError.self) { try await b.open().sync.verify(.main) }
+    await #expect(throws: StrandlineError.self) { try await b.open().engine.verify(.main) }
     #expect(try await b.mainZone().lostReason == .wentBack)
-    try await b.open().sync.resync(.main, from: .here)
+    try await b.open().engine.resync(.main, from: .here)
     try await b.exchange()
     try await b.exchange()
     #expect(try await b.livingNames() == ["v", "w", "same"])
@@ -112,9 +112,9 @@ import Testing
     let old = try fleet.server(of: image)
     try await b.close()
     try await b.open(through: InProcessTransport(old))
-    await #expect(throws: StrandlineError.self) { try await b.open().sync.verify(.main) }
+    await #expect(throws: StrandlineError.self) { try await b.open().engine.verify(.main) }
     #expect(try await b.mainZone().lostReason == .wentBack)
-    try await b.open().sync.resync(.main, from: .here)
+    try await b.open().engine.resync(.main, from: .here)
     try await b.exchange()
     try await b.exchange()
     #expect(try await b.livingNames() == ["same", "v"])
@@ -148,12 +148,12 @@ import Testing
         cloud.refuseToken()
         #expect(try await b.run() != nil)
       } else {
-        await #expect(throws: StrandlineError.self) { try await b.open().sync.verify(.main) }
+        await #expect(throws: StrandlineError.self) { try await b.open().engine.verify(.main) }
       }
       #expect(try await b.livingNames().isSuperset(of: ["v", "w", "same"]))
     }
     cloud.hide(nil)
-    await #expect(throws: StrandlineError.self) { try await b.open().sync.verify(.main) }
+    await #expect(throws: StrandlineError.self) { try await b.open().engine.verify(.main) }
     #expect(try await b.mainZone().lostReason == .wentBack)
     #expect(try await b.livingNames().isSuperset(of: ["v", "w", "same"]))
   }

@@ -16,7 +16,7 @@ struct Note: SyncRecord {
   let note = Note(title: "Low tide at six")
   let receipt = try await store.write { try $0.save(note) }  // durable when it returns
   try await receipt.uploaded()  // and now at the server
-  try await store.update(Note.self, note.id) { $0.title = "Low tide at seven" }  // writes that field alone
+  try await store.update(Note.self, id: note.id) { $0.title = "Low tide at seven" }  // writes that field alone
   return store.live(Note.self, where: #Predicate { $0.title.starts(with: "Low") })  // a list for a view
 }
 // README ends

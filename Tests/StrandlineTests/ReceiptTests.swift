@@ -163,7 +163,7 @@ extension Device {
       Issue.record("\(try await first.outcome())")
       return
     }
-    #expect(code == "typeMismatch")
+    #expect(code == .typeMismatch)
     #expect(await thrown { try await first.uploaded() }?.code == .notUploaded)
   }
 

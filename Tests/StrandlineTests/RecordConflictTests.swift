@@ -39,7 +39,7 @@ private func conflict(
   @Test func `tell both sides, what they were made from, and what they became`() async throws {
     let (a, _) = try await conflict(TypeRules())
     let found = try #require(try await a.open().conflicts(of: id).first)
-    #expect(found.rule == "join" && found.reason == nil && found.milliseconds != nil)
+    #expect(found.rule == .join && found.reason == nil && found.milliseconds != nil)
     #expect(found.ancestor?.fields == ["t": "0", "u": "0"])
     #expect(found.local?.fields["t"] == "ours" && found.server?.fields["t"] == "theirs")
     let shown = try await a.open().record(id)
@@ -69,7 +69,7 @@ private func conflict(
     rules.record = .serverWins
     let (a, _) = try await conflict(rules)
     let found = try #require(try await a.open().conflicts(of: id).first)
-    #expect(found.rule == "serverWins" && found.reason?.contains("by the rule serverWins") == true)
+    #expect(found.rule == .serverWins && found.reason?.contains("by the rule serverWins") == true)
     #expect(found.local?.fields["t"] == "ours" && found.server?.fields["t"] == "theirs")
     #expect(found.result == found.server)
   }
@@ -83,7 +83,7 @@ private func conflict(
     try await b.remove("n")
     try await exchange(b, a)
     let found = try #require(try await a.open().conflicts(of: id).first)
-    #expect(found.rule == "deletion" && found.local?.fields == ["t": "ours"])
+    #expect(found.rule == .deletion && found.local?.fields == ["t": "ours"])
     #expect(found.server == nil && found.result == nil)
   }
 
@@ -101,7 +101,7 @@ private func conflict(
     let all = try store.conflicts(of: id)
     #expect(all.count == 3)
     var paged: [RecordConflict] = []
-    while let next = try store.conflicts(of: id, after: paged.last?.position.lsn ?? .none, limit: 1).first {
+    while let next = try store.conflicts(of: id, after: paged.last?.position.lsn ?? .zero, limit: 1).first {
       paged.append(next)
     }
     #expect(paged == all)

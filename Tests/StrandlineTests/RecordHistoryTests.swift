@@ -40,7 +40,7 @@ extension RecordStore {
         #expect(try log.read(page.position.lsn.rawValue).isLast)
       }
       let last = try page.changes.last.map { try source.transactionStart(of: $0.position.lsn) }
-      #expect(page.changes.filter { $0.position.lsn < last ?? .none }.count < limit)
+      #expect(page.changes.filter { $0.position.lsn < last ?? .zero }.count < limit)
       result += page.changes
       position = try LogPosition(text: page.position.description)
     } while page.hasMore
@@ -52,14 +52,14 @@ extension RecordStore {
     of id: RecordID, _ random: SeededRandom
   ) throws -> (changes: [RecordChange], compacted: LSN) {
     var result: [RecordChange] = []
-    var compacted = LSN.none
-    var next: LSN? = LSN.none
+    var compacted = LSN.zero
+    var next: LSN? = LSN.zero
     while let after = next {
       let limit = Int(1 + random.below(4))
       let page = try history(of: id, after: after, limit: limit)
       #expect(page.changes.count <= limit && (page.next == nil || page.changes.count == limit))
       result += page.changes
-      compacted = max(compacted, page.compactedLSN ?? .none)
+      compacted = max(compacted, page.compactedLSN ?? .zero)
       next = page.next
     }
     return (result, compacted)
@@ -141,7 +141,7 @@ struct `A record's history` {
     }
     for number in 0..<6 {
       let (changes, compacted) = try store.wholeHistory(of: id("r\(number)"), random)
-      #expect(plain(changes) == known.filter { $0.id == id("r\(number)") } && compacted == .none, "seed \(seed)")
+      #expect(plain(changes) == known.filter { $0.id == id("r\(number)") } && compacted == .zero, "seed \(seed)")
     }
     #expect(try store.history(of: id("never")).changes == [])
     try store.closeBlocking()
@@ -218,7 +218,7 @@ struct `A record's history` {
       let (left, compacted) = try store.wholeHistory(of: id("a"), SeededRandom(seed: seed))
       #expect(left.map(\.position) == [whole[0].position, whole[39].position])
       #expect(left[0].isCompacted && left[0].milliseconds == whole[0].milliseconds && left[1] == whole[39])
-      #expect(compacted > .none)
+      #expect(compacted > .zero)
     }
     try store.closeBlocking()
   }
@@ -345,7 +345,7 @@ struct `The changes since a position` {
     for round in 0..<20 { try store.put("a", round) }
     try store.raisePromise()
     let environment = StoreEnvironment.simulated(disk: disk, seed: 77)
-    let reader = try RecordStore.openReadOnly(at: "/store", environment: environment)
+    let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: environment)
     #expect(try reader.pages(SeededRandom(seed: 1)).count == 20)
     let position = try reader.read { $0.position }
     var live = reader.observeChanges(since: position).makeAsyncIterator()
@@ -402,7 +402,7 @@ struct `The sequence of changes` {
     let store = try open(seed: seed, segmentBytes: 30_000)
     let readers = (0..<3).map { _ in
       Task {
-        var last = LSN.none
+        var last = LSN.zero
         var numbers: [String: Int64] = [:]
         for try await change in store.observeChanges(since: .start) {
           #expect(change.position.lsn > last)

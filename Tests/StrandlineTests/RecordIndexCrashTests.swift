@@ -68,7 +68,7 @@ private func check(_ store: RecordStore, _ what: String) throws {
       for seed in 1...2 as ClosedRange<UInt64> {
         images += 1
         let image = moment.imageAfterCrash(using: SeededRandom(seed: seed &+ UInt64(call) << 8))
-        let reader = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: image, seed: 1))
+        let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: .simulated(disk: image, seed: 1))
         ready.insert(try reader.indexes().count(where: \.isReady))
         try check(reader, "call \(call), seed \(seed), reading")
         let store = try openIndexed(image, seed: 2)
@@ -198,7 +198,7 @@ private func check(_ store: RecordStore, _ what: String) throws {
       let shown = try store.indexes().map(\.index)
       for seed in 1...8 as ClosedRange<UInt64> {
         let image = disk.imageAfterCrash(using: SeededRandom(seed: seed))
-        let reader = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: image, seed: 1))
+        let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: .simulated(disk: image, seed: 1))
         #expect(try reader.indexes().map(\.index) == shown, "\(adds ? "added" : "dropped"), call \(call), seed \(seed)")
       }
     }
@@ -253,7 +253,7 @@ private func check(_ store: RecordStore, _ what: String) throws {
     try again.addIndex(indexes[1])
     #expect(try again.indexes().map(\.index) == indexes)
     try again.closeBlocking()
-    let reader = try RecordStore.openReadOnly(at: "/store", environment: environment)
+    let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: environment)
     failOnce()
     #expect { _ = try reader.indexes() } throws: { ($0 as? StrandlineError)?.code == .io }
     #expect(try reader.indexes().map(\.index) == indexes)

@@ -276,7 +276,7 @@ private struct Life {
     #expect(try third.indexes().count == 2)
     #expect(throws: StrandlineError.self) { try third.addIndex(RecordIndex("", "v")) }
     try third.closeBlocking()
-    let reader = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: disk, seed: 1))
+    let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: .simulated(disk: disk, seed: 1))
     #expect(try reader.indexes().map(\.isReady) == [true, true])
     #expect(try reader.explain(RecordQuery("Note", sortedBy: [RecordSort("w")])).index == RecordIndex("Note", "w"))
     #expect(throws: StrandlineError.self) { try reader.addIndex(RecordIndex("Note", "v")) }
@@ -312,7 +312,7 @@ private struct Life {
       let crc = CRC32C.checksum(bytes, 0..<place + 1)
       for byte in 0..<4 { bytes[place + 1 + byte] = UInt8(truncatingIfNeeded: crc >> (8 * UInt32(byte))) }
       disk.poke(path, bytes)
-      let reader = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: disk, seed: 2))
+      let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: .simulated(disk: disk, seed: 2))
       if expected.isEmpty {
         #expect(throws: StrandlineError.self) { try reader.indexes() }
       } else {
@@ -340,7 +340,7 @@ private struct Life {
     }
     let words = "INDEXES' is damaged"
     #expect(try contradiction()?.contains(words) == true)
-    let reader = try RecordStore.openReadOnly(at: "/store", environment: environment)
+    let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: environment)
     let error = #expect(throws: StrandlineError.self) { try reader.indexes() }
     #expect(error?.code == .damaged && error?.message.contains("declare them again") == true)
     try reader.closeBlocking()

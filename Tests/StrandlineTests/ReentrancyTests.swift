@@ -36,8 +36,8 @@ private struct Call: Sendable {
     Call("recordIDs") { _ = try $0.recordIDs() },
     Call("forEachRecord") { try $0.forEachRecord { _ in } },
     Call("recordCount") { _ = ($0.recordCount, $0.durableLSN, $0.isSuspended, $0.description) },
-    Call("value") { _ = try $0.value(Probe.self, "n") },
-    Call("values") { _ = try ($0.values(Probe.self).count, $0.values(Probe.self, ["n"]).count) },
+    Call("value") { _ = try $0.fetch(Probe.self, id: "n") },
+    Call("values") { _ = try ($0.fetch(Probe.self).count, $0.fetch(Probe.self, ids: ["n"]).count) },
     Call("query") { _ = try ($0.query(RecordQuery("Probe")), $0.explain(RecordQuery("Probe"))) },
     Call("view") { _ = try $0.view().count() },
     Call("read") { try $0.read { _ = try ($0.count(RecordQuery("Probe")), $0.position) } },
@@ -54,19 +54,20 @@ private struct Call: Sendable {
     Call("observe") { _ = ($0.observe(id), $0.observe(RecordQuery("Probe")), $0.observeStatus(), $0.refreshes()) },
     Call("observeChanges") { _ = $0.observeChanges(since: .start) },
     Call("sync.status") { store in
-      let sync = try store.sync
+      let sync = try store.engine
       _ = (sync.status, sync.statuses, sync.isConstrained, sync.lastReport, sync.lastError, "\(sync)")
     },
     Call("sync.wake") { store in
-      try store.sync.wake(.push)
-      let sync = try store.sync
+      try store.engine.wake(.push)
+      let sync = try store.engine
       sync.isConstrained = true
     },
     Call("openReadOnly") { store in
-      try RecordStore.openReadOnly(at: store.path, environment: StoreEnvironment(store.environment)).closeBlocking()
+      try RecordStore.openReadOnlyBlocking(at: store.path, environment: StoreEnvironment(store.environment))
+        .closeBlocking()
     },
     Call("writeBlocking", waits: true) { try $0.writeBlocking { try $0.save(Probe(id: "other", title: "inner")) } },
-    Call("updateBlocking", waits: true) { try $0.updateBlocking(Probe.self, "n") { $0.title = "inner" } },
+    Call("updateBlocking", waits: true) { try $0.updateBlocking(Probe.self, id: "n") { $0.title = "inner" } },
     Call("queueBlocking", waits: true) { _ = try $0.queueBlocking { _ in }.waitBlocking() },
     Call("compact", waits: true) { try $0.compactBlocking() },
     Call("suspend", waits: true) { try $0.suspendBlocking() },
@@ -116,26 +117,26 @@ private struct Place: Sendable {
     Place("queueBlocking", under: "queueBlocking") { store, call in
       _ = try store.queueBlocking { _ in call() }.waitBlocking()
     },
-    Place("update", under: "update") { store, call in try await store.update(Probe.self, "n") { _ in call() } },
+    Place("update", under: "update") { store, call in try await store.update(Probe.self, id: "n") { _ in call() } },
     Place("updateBlocking", under: "updateBlocking") { store, call in
-      try store.updateBlocking(Probe.self, "n") { _ in call() }
+      try store.updateBlocking(Probe.self, id: "n") { _ in call() }
     },
     Place("update in write", under: "write") { store, call in
-      try await store.write { tx in try tx.update(Probe.self, "n") { _ in call() } }
+      try await store.write { tx in try tx.update(Probe.self, id: "n") { _ in call() } }
     },
     Place("migrate in write", under: "write") { store, call in
       try await Probe.$whileReading.withValue(call) {
-        _ = try await store.write { _ = try $0.value(Probe.self, "n") }
+        _ = try await store.write { _ = try $0.fetch(Probe.self, id: "n") }
       }
     },
     Place("migrate in update", under: "updateBlocking") { store, call in
-      _ = try Probe.$whileReading.withValue(call) { try store.updateBlocking(Probe.self, "n") { _ in } }
+      _ = try Probe.$whileReading.withValue(call) { try store.updateBlocking(Probe.self, id: "n") { _ in } }
     },
     Place("migrate in value") { store, call in
-      _ = try Probe.$whileReading.withValue(call) { try store.value(Probe.self, "n") }
+      _ = try Probe.$whileReading.withValue(call) { try store.fetch(Probe.self, id: "n") }
     },
     Place("migrate in values") { store, call in
-      _ = try Probe.$whileReading.withValue(call) { try store.values(Probe.self).count }
+      _ = try Probe.$whileReading.withValue(call) { try store.fetch(Probe.self).count }
     },
     Place("migrate in migrateAll") { store, call in
       _ = try await Probe.$whileReading.withValue(call) { try await store.migrateAll(Probe.self) }
@@ -187,9 +188,9 @@ private final class Opened: Sendable {
   func resolve(_ call: @escaping @Sendable () -> Void) async throws {
     try await exchange(own, other)
     resolving.call.withLock { $0 = call }
-    try await other.open().update(Probe.self, "n") { $0.title = "other" }
+    try await other.open().update(Probe.self, id: "n") { $0.title = "other" }
     try await other.exchange()
-    try await store.update(Probe.self, "n") { $0.title = "own" }
+    try await store.update(Probe.self, id: "n") { $0.title = "own" }
     _ = try await own.sync(waitMillisecondsMax: 0)
   }
 
@@ -235,7 +236,7 @@ struct ReentrancyTests {
           "'\(call.name)' was called inside the closure of '\(holder)' at StrandlineTests/ReentrancyTests.swift:"
         #expect(error?.message.contains(words) == true, "\(place.name), \(call.name): \(error?.message ?? "")")
         // Nothing of it has happened, and the store goes on.
-        #expect(try store.value(Probe.self, "n")?.title == "outer" && !store.isSuspended)
+        #expect(try store.fetch(Probe.self, id: "n")?.title == "outer" && !store.isSuspended)
         try await store.write { try $0.save(Probe(id: "later", title: "later")) }
       } else {
         #expect(outcome.error == nil, "\(place.name), \(call.name): \(outcome.error.map { "\($0)" } ?? "")")
@@ -248,7 +249,7 @@ struct ReentrancyTests {
     typealias Waiting = @Sendable (RecordStore) async throws -> Void
     let calls: [Waiting] = [
       { try await $0.write { try $0.save(Probe(id: "other", title: "inner")) } },
-      { try await $0.update(Probe.self, "n") { $0.title = "inner" } },
+      { try await $0.update(Probe.self, id: "n") { $0.title = "inner" } },
       { try await $0.migrateAll(Probe.self) },
       { try await $0.compact(keeping: .latest) },
       { try await $0.backup(to: "/copy") },
@@ -290,7 +291,7 @@ struct ReentrancyTests {
       outcome.make {
         let store = try #require(box.withLock { $0 })
         try store.writeBlocking { try $0.save(Probe(id: "other", title: "by the resolver")) }
-        try store.updateBlocking(Probe.self, "other") { $0.title += ", twice" }
+        try store.updateBlocking(Probe.self, id: "other") { $0.title += ", twice" }
       }
       return conflict.server
     }
@@ -298,11 +299,11 @@ struct ReentrancyTests {
     box.withLock { $0 = store }
     try await left.open().write { try $0.save(Probe(id: "n", title: "1")) }
     try await exchange(left, right)
-    try await left.open().update(Probe.self, "n") { $0.title = "left" }
-    try await store.update(Probe.self, "n") { $0.title = "right" }
+    try await left.open().update(Probe.self, id: "n") { $0.title = "left" }
+    try await store.update(Probe.self, id: "n") { $0.title = "right" }
     try await exchange(left, right, left, right)
     #expect(outcome.isMade && outcome.error == nil)
-    #expect(try store.value(Probe.self, "other")?.title == "by the resolver, twice")
+    #expect(try store.fetch(Probe.self, id: "other")?.title == "by the resolver, twice")
     box.withLock { $0 = nil }
   }
 }

@@ -36,11 +36,11 @@ import Testing
     let obstacles = try await b.open().pendingChanges().changes.map(\.obstacle)
     #expect(obstacles.allSatisfy { if case .zoneLost? = $0 { true } else { false } } && obstacles.count == 2)
     // Asked again, it is the same.
-    try await b.open().sync.resumeZone(.main)
+    try await b.open().engine.resumeZone(.main)
     #expect(try await b.run()?.code == .zoneLost)
     #expect(try await b.livingNames().count == count + 2)
 
-    try await b.open().sync.resync(.main, from: source)
+    try await b.open().engine.resync(.main, from: source)
     try await b.exchange()
     try await b.exchange()
     let late = fleet.device("late")
@@ -155,7 +155,7 @@ import Testing
     fleet.serverClock.advance(milliseconds: 1)
     try await b.web().createZone(.main)
     #expect(try await b.run()?.code == .zoneLost)
-    try await b.open().sync.resync(.main, from: .server)
+    try await b.open().engine.resync(.main, from: .server)
     // The storage is still full: nothing is sent by which the server could say it again.
     try await b.exchange()
     #expect(try await b.livingNames() == [])
@@ -200,7 +200,7 @@ import Testing
     _ crashes: Bool
   ) async throws {
     let (fleet, _, b, cloud) = try await devicesWithNotes(9)
-    try await b.open().sync.resync(.main, from: .server)
+    try await b.open().engine.resync(.main, from: .server)
     cloud.refuse { script in
       script.pageMax = 3
       script.refusal = { request, _ in request == .lookup ? CloudError(.networkError, reason: "away") : nil }
@@ -220,7 +220,7 @@ import Testing
     let other = fleet.device("other")
     try await other.put("other", ["title": "other"])
     try await other.exchange()
-    try await b.open().sync.resumeZone(.main)
+    try await b.open().engine.resumeZone(.main)
     try await b.exchange()
     try await expectAgreement(b, other)
   }

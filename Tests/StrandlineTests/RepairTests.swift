@@ -330,7 +330,7 @@ private func isSettlement(_ placed: Placed) -> Bool {
         let image = state.imageAfterCrash(loss)
         guard try image.kind(of: "/new") != .absent else { continue }
         born += 1
-        let store = try RecordStore.openReadOnly(at: "/new", environment: environment(image))
+        let store = try RecordStore.openReadOnlyBlocking(at: "/new", environment: environment(image))
         let sync = store.projections.sync
         #expect(sync.zones.values.allSatisfy { $0.token == nil && $0.isDirty }, "call \(call)")
         #expect(store.projections.withLock { $0.outbox.count } == plan.unsettled, "call \(call)")

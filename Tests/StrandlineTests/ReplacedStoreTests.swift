@@ -118,7 +118,7 @@ extension RecordStore {
   @Test func `is refused to a second store of the process, and told by reads and writes`() throws {
     let disk = try made()
     let store = try open(disk, seed: 3)
-    let reader = try RecordStore.openReadOnly(
+    let reader = try RecordStore.openReadOnlyBlocking(
       at: "/store",
       environment: StoreEnvironment(
         SystemEnvironment(fileSystem: disk, clock: SimulatedClock(), random: SeededRandom(seed: 4)),

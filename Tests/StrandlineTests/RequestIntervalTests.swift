@@ -61,7 +61,7 @@ private final class PacedCloud: ForwardingDatabase {
     try await a.open(database: PacedCloud(a.web(), a.clock)) { $0.batch.operations = 1 }
     for number in 0..<20 { try await a.write("n\(number)") }
     let begin = a.clock.monotonicNanoseconds()
-    let report = try await a.open().sync.now(deadline: .seconds(2))
+    let report = try await a.open().sync(deadline: .seconds(2))
     #expect(report.isUnfinished)
     // The last request is taken to last a second.
     #expect((a.clock.monotonicNanoseconds() - begin) / 1_000_000 <= 1_000)

@@ -81,7 +81,7 @@ extension JournalRecord {
   }
 
   @Test(arguments: [false, true]) func `is deleted again`(_ isBeside: Bool) async throws {
-    let (fleet, a, b) = try await world(.sticky, isBeside)
+    let (fleet, a, b) = try await world(.deletionWins, isBeside)
     try await rest(fleet, a, b)
     #expect(try await !a.lives("n"))
     #expect(try fleet.note == nil)
@@ -90,7 +90,7 @@ extension JournalRecord {
 
   @Test(arguments: [false, true])
   func `is deleted again, and what was edited of the other record is not brought back`(_ isBeside: Bool) async throws {
-    let (fleet, a, b) = try await world(.sticky, isBeside)
+    let (fleet, a, b) = try await world(.deletionWins, isBeside)
     try await a.put("n", ["body": "edited"])
     try await rest(fleet, a, b)
     #expect(try await !a.lives("n"))
@@ -135,7 +135,7 @@ extension JournalRecord {
     #expect(try await a.value("n") == "second")
     #expect(try old.records(zone: "Main", in: fleet.database)?["n"]?.fields["title"] == .string("first"))
     guard resyncs else { return }
-    try await a.open().sync.resync(.main, from: .here)
+    try await a.open().engine.resync(.main, from: .here)
     for _ in 0..<3 {
       _ = try await a.run()
       for clock in [a.clock, fleet.serverClock] { clock.advance(milliseconds: 600_000) }

@@ -517,7 +517,7 @@ import Testing
       if zone == .main { try await a.erase("target") }
       var options = CycleOptions()
       options.zone = zone
-      _ = try await a.open().sync.cycle(options)
+      _ = try await a.open().engine.cycle(options)
     }
     #expect(try await a.run() == nil)
     #expect(try await a.owesNothing)

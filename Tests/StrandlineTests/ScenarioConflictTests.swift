@@ -377,7 +377,7 @@ private func copied(isRenamed: Bool) async throws -> (a: Device, b: Device, copy
     // The history has both sides and their ancestor.
     let history = try await d[1].open().history(of: RecordID("n")).changes
     let merge = try #require(history.last { $0.kind == .merged })
-    #expect(merge.rule == "resolver")
+    #expect(merge.rule == .resolver)
     #expect(merge.reason == nil)
     func title(_ lsn: LSN?) -> FieldValue? { history.first { $0.position.lsn == lsn }?.record?["title"] }
     #expect(title(merge.ancestor) == "t")
@@ -412,7 +412,7 @@ private func copied(isRenamed: Bool) async throws -> (a: Device, b: Device, copy
     #expect(try await d[0].value("other") == "goes on")
     try await expectAgreement(d[0], d[1])
     let merge = try await d[1].open().history(of: RecordID("n")).changes.last { $0.kind == .merged }
-    #expect(merge?.rule == "join")
+    #expect(merge?.rule == .join)
     #expect(merge?.reason?.contains("the resolver failed") == true)
   }
 

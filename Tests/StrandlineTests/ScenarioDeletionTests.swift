@@ -9,7 +9,7 @@ import StrandlineSystem
 import Testing
 
 /// A fleet whose devices have the same rule for notes, and all hold the note `n`.
-private func devices(_ count: Int, _ rule: DeletionRule = .sticky) async throws -> (Fleet, [Device]) {
+private func devices(_ count: Int, _ rule: DeletionRule = .deletionWins) async throws -> (Fleet, [Device]) {
   let fleet = try Fleet()
   var conflicts = ConflictRules()
   conflicts["Note"].deletion = rule
@@ -96,7 +96,7 @@ private func devices(_ count: Int, _ rule: DeletionRule = .sticky) async throws 
     try await expectAgreement(d[0], d[1])
   }
 
-  @Test(arguments: [DeletionRule.sticky, .editRevives], [true, false])
+  @Test(arguments: [DeletionRule.deletionWins, .editRevives], [true, false])
   func `45, 81, 82: a deletion that was synced meets an edit, fetched first or sent first`(
     _ rule: DeletionRule, _ fetchesFirst: Bool
   ) async throws {
@@ -109,18 +109,18 @@ private func devices(_ count: Int, _ rule: DeletionRule = .sticky) async throws 
     try await expectAgreement(d[0], d[1], d[2])
     let history = try await d[1].open().history(of: RecordID("n")).changes
     switch rule {
-    case .sticky:
+    case .deletionWins:
       #expect(try await !d[0].lives("n"))
       #expect(history.contains { $0.kind == .settled && $0.outcome == .deletedOnServer })
       #expect(history.contains { $0.kind == .saved && $0.record?["title"] == "edited" })
     case .editRevives:
       #expect(try await d[0].value("n") == "edited")
       #expect(try await d[2].value("n", "body") == "b")
-      #expect(history.filter { $0.rule == "revive" }.count == 1)
+      #expect(history.filter { $0.rule == .revive }.count == 1)
     }
   }
 
-  @Test(arguments: [DeletionRule.sticky, .editRevives], [true, false])
+  @Test(arguments: [DeletionRule.deletionWins, .editRevives], [true, false])
   func `83: an edit that was synced meets a deletion, in either order`(_ rule: DeletionRule, _ editFirst: Bool)
     async throws
   {
@@ -128,7 +128,7 @@ private func devices(_ count: Int, _ rule: DeletionRule = .sticky) async throws 
     try await d[0].put("n", ["title": "edited"])
     try await d[1].remove("n")
     for place in editFirst ? [0, 1, 0, 1] : [1, 0, 1, 0] { try await d[place].exchange() }
-    #expect(try await d[0].value("n") == (rule == .sticky ? nil : "edited"))
+    #expect(try await d[0].value("n") == (rule == .deletionWins ? nil : "edited"))
     try await expectAgreement(d[0], d[1])
   }
 

@@ -60,7 +60,7 @@ import Testing
           pages += 1
           return pages == 1
         }
-        if isFirst { try await store.sync.resync(.main, from: .server) }
+        if isFirst { try await store.engine.resync(.main, from: .server) }
       }
     }
     try await a.exchange()
@@ -111,17 +111,17 @@ import Testing
     }
     let first = try await a.openRefusing()
     first.refuse(slow)
-    let report = try await a.open().sync.now(deadline: .seconds(8))
+    let report = try await a.open().sync(deadline: .seconds(8))
     let shown = report.fetchedSaves
     #expect(report.isUnfinished && shown == 3 * first.count(.zoneChanges) && (3..<15).contains(shown))
-    let status = try await a.open().sync.status
+    let status = try await a.open().engine.status
     #expect(status.download.records == shown && status.download.zonesLeft == 1, "\(status.download)")
     a.crash()
     let second = RefusingCloud(a)
     second.refuse(slow)
     try await a.open(database: second)
     #expect(try await a.dump().count == shown, "the app has what had come")
-    #expect(try await a.open().sync.now().fetchedSaves == 15 - shown)
+    #expect(try await a.open().sync().fetchedSaves == 15 - shown)
     #expect(first.count(.zoneChanges) + second.count(.zoneChanges) == 5, "no page is asked for twice")
     try await expectAgreement(a, b)
   }
@@ -217,7 +217,7 @@ import Testing
     try await a.remove("deleted here")
     for _ in 0..<3 { _ = try await a.run() }
     #expect(try await a.open().status().zones.map(\.isLost) == [true])
-    try await a.open().sync.resync(.main, from: .here)
+    try await a.open().engine.resync(.main, from: .here)
     for _ in 0..<3 { try await a.exchange() }
     #expect(try await a.open().status().zones.map(\.isLost) == [false])
     let titles = ["edited": "two", "edited here": "three", "late": "two", "same": "two", "deleted here": nil]
@@ -263,7 +263,7 @@ import Testing
     for number in 0..<3 {
       try await a.put("n\(number)", ["title": "t"])
       try await a.exchange(.pullOnly)
-      #expect(try await a.open().sync.status.unsettled == number + 1)
+      #expect(try await a.open().engine.status.unsettled == number + 1)
     }
     #expect(try await a.lives("theirs"))
     #expect(cloud.sent.isEmpty)
@@ -325,7 +325,7 @@ import Testing
       try await a.write("n\(number)")
       #expect(try await a.run()?.code == .needsSignIn)
     }
-    let status = try await a.open().sync.status
+    let status = try await a.open().engine.status
     #expect(status.unsettled == 3 && status.phase == .needsPerson && cloud.sent.isEmpty)
     cloud.refuse { $0.refusal = nil }
     #expect(try await a.run() == nil)
@@ -394,11 +394,11 @@ import Testing
     // Neither a relaunch nor a word of the system ends what a person has to decide.
     try await b.close()
     try await b.write("m", zone: first)
-    try await b.open().sync.wake(.foreground)
+    try await b.open().engine.wake(.foreground)
     #expect(try await b.run()?.code == .zoneLost)
     #expect(try await b.open().status().zones.filter(\.isLost).map(\.id) == [first])
     #expect(try await b.unsettled == 1)
-    try await b.open().sync.resync(first, from: .here)
+    try await b.open().engine.resync(first, from: .here)
     #expect(try await b.run() == nil)
     #expect(try await b.owesNothing)
   }

@@ -109,7 +109,8 @@ private struct ColoredLetter: SyncRecord, Equatable {
     try await exchange(old, new, late)
     for device in [new, old, late] {
       #expect(
-        try await device.open().value(ColoredLetter.self, "n") == ColoredLetter(id: "n", title: "two", color: "red"))
+        try await device.open().fetch(ColoredLetter.self, id: "n") == ColoredLetter(id: "n", title: "two", color: "red")
+      )
     }
   }
 
@@ -125,8 +126,8 @@ private struct ColoredLetter: SyncRecord, Equatable {
     #expect(try await b.open().record(RecordID("n"))?.type == "Letter")
     let requests = fleet.server.statistics.requests
     try await b.close()
-    #expect(try await b.open().value(Letter.self, "n")?.title == "one")
-    #expect(try await b.open().value(ColoredLetter.self, "n")?.color == "red")
+    #expect(try await b.open().fetch(Letter.self, id: "n")?.title == "one")
+    #expect(try await b.open().fetch(ColoredLetter.self, id: "n")?.color == "red")
     #expect(fleet.server.statistics.requests == requests)
   }
 
@@ -224,7 +225,7 @@ private struct ColoredLetter: SyncRecord, Equatable {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     let store = try await automatic(a, RefusingCloud(a))
-    try await run(a.clock) { try store.sync.status.lastFetchMilliseconds != nil }
+    try await run(a.clock) { try store.engine.status.lastFetchMilliseconds != nil }
     try await b.put("n", ["title": "t"])
     try await b.exchange()
     let begin = a.clock.monotonicNanoseconds()
@@ -257,7 +258,7 @@ private struct ColoredLetter: SyncRecord, Equatable {
     try await run(a.clock) { a.clock.monotonicNanoseconds() - begin > 1_800_000_000_000 }
     cloud.refuse { $0.refusal = nil }
     let back = a.clock.monotonicNanoseconds()
-    try store.sync.wake(.networkReturned)
+    try store.engine.wake(.networkReturned)
     try await run(a.clock) { try store.status().unsettled == 0 }
     #expect(a.clock.monotonicNanoseconds() - back <= 2_000_000_000)
     try await store.close()
@@ -271,7 +272,7 @@ private struct ColoredLetter: SyncRecord, Equatable {
       let a = try Fleet(seed: seed).device("a")
       let cloud = RefusingCloud(a)
       let store = try await automatic(a, cloud, hasJitter: true)
-      try await run(a.clock) { try store.sync.status.phase == .idle && a.clock.sleeperCount > 0 }
+      try await run(a.clock) { try store.engine.status.phase == .idle && a.clock.sleeperCount > 0 }
       let asked = Mutex<UInt64?>(nil)
       cloud.refuse { [clock = a.clock] script in
         script.refusal = { _, _ in
@@ -280,7 +281,7 @@ private struct ColoredLetter: SyncRecord, Equatable {
         }
       }
       let back = a.clock.monotonicNanoseconds()
-      try store.sync.wake(.networkReturned)
+      try store.engine.wake(.networkReturned)
       while asked.withLock({ $0 }) == nil {
         if a.clock.sleeperCount > 0 { a.clock.advance(milliseconds: 1) }
         await Task.yield()
@@ -297,15 +298,15 @@ private struct ColoredLetter: SyncRecord, Equatable {
     let a = try Fleet(seed: 1).device("a")
     let cloud = RefusingCloud(a)
     let store = try await automatic(a, cloud, hasJitter: true)
-    try await run(a.clock) { try store.sync.status.phase == .idle && a.clock.sleeperCount > 0 }
+    try await run(a.clock) { try store.engine.status.phase == .idle && a.clock.sleeperCount > 0 }
     let (asked, polls) = (cloud.count(.databaseChanges), a.clock.sleeps.count)
-    try store.sync.wake(.networkReturned)
+    try store.engine.wake(.networkReturned)
     // It waits a part of a second now, and not for the next poll.
     try await run(nil) { a.clock.sleeps.count > polls && a.clock.sleeperCount == 1 }
     let wait = try #require(a.clock.sleeps.last)
     #expect((1...1_000).contains(wait))
     #expect(cloud.count(.databaseChanges) == asked)
-    try store.sync.wake(.foreground)
+    try store.engine.wake(.foreground)
     try await run(nil) { cloud.count(.databaseChanges) > asked }
     try await store.close()
   }
@@ -313,9 +314,9 @@ private struct ColoredLetter: SyncRecord, Equatable {
   @Test func `192: a sync may be asked for while a status is handled`() async throws {
     let a = try Fleet().device("a")
     try await a.open()
-    let engine = try await a.open().sync
+    let engine = try await a.open().engine
     let follower = Task { () -> Int? in
-      for await status in engine.statuses where status.unsettled > 0 { return try await engine.now().uploaded }
+      for await status in engine.statuses where status.unsettled > 0 { return try await engine.sync().uploaded }
       return nil
     }
     try await a.write("n")

@@ -77,7 +77,7 @@ private final class Counter: Sendable {
     #expect(try await a.dump() == [])
     let held = try await a.open().status().held
     #expect(
-      held.map(\.id.name) == ["child", "leaf"] && held.allSatisfy { $0.code == "PARENT_MISSING" && $0.isDownload })
+      held.map(\.id.name) == ["child", "leaf"] && held.allSatisfy { $0.code == .parentMissing && $0.isDownload })
     let start = try await a.open().durableLSN
     cloud.mend()
     let seen = Mutex<[[String]]>([])
@@ -148,7 +148,7 @@ private final class Counter: Sendable {
     cloud.failPages(from: 2)
     #expect(try await a.run(waitMillisecondsMax: 0) != nil)
     #expect(try await a.place("n") == "x")
-    #expect(try await a.open().status().held.map(\.code) == ["PARENT_MISSING"])
+    #expect(try await a.open().status().held.map(\.code) == [.parentMissing])
     cloud.mend()
     #expect(try await a.run() == nil)
     #expect(try await a.place("n") == "y")

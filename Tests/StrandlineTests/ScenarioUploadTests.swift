@@ -118,7 +118,7 @@ import Testing
       #expect(try await a.run(waitMillisecondsMax: 0)?.code == .throttled)
       var byItself = CycleOptions()
       (byItself.isUserInitiated, byItself.waitMillisecondsMax) = (false, 0)
-      _ = try? await a.open().sync.cycle(byItself)
+      _ = try? await a.open().engine.cycle(byItself)
       #expect(cloud.count(.modify) == 1)
       let error = try await a.run(waitMillisecondsMax: 0)
       #expect(named == nil ? error == nil : error?.code == .throttled)
@@ -145,7 +145,7 @@ import Testing
     for name in ["n", "m", "o"] { try await a.write(name) }
     #expect(try await a.run() == nil)
     let held = try #require(try await a.open().status().held.first)
-    #expect(held.id.name == "n" && held.code == code.rawValue && held.reason == "the server's words")
+    #expect(held.id.name == "n" && held.code == code && held.reason == "the server's words")
     #expect(try await a.unsettled == 1)
     cloud.forgetSent()
     #expect(try await a.run(isUserInitiated: false) == nil)
@@ -163,7 +163,7 @@ import Testing
     cloud.refuse { $0.items["n"] = [CloudError(.accessDenied, reason: "not yours")] }
     try await a.erase("n")
     #expect(try await a.run() == nil)
-    #expect(try await a.open().status().held.map(\.code) == ["ACCESS_DENIED"])
+    #expect(try await a.open().status().held.map(\.code) == [.accessDenied])
     try await a.open().discardChanges(of: [RecordID("n")])
     #expect(try await a.value("n") == "kept")
     #expect(try await a.run() == nil)
@@ -213,7 +213,7 @@ import Testing
     #expect(cloud.count(.modify) <= 2 * 4 + 2)
     let status = try await a.open().status()
     #expect(status.held.isEmpty && status.unsettled == 8, "no record is held for what is wrong with its type")
-    #expect(try await a.open().sync.status.halts.map(\.type) == ["Note"])
+    #expect(try await a.open().engine.status.halts.map(\.type) == ["Note"])
     cloud.refuse { $0.refusal = nil }
     #expect(try await a.run() == nil)
     try await b.exchange()
@@ -267,7 +267,7 @@ import Testing
     let error = try await a.run()
     #expect(error?.code == .serverRefused && error?.message.contains("full") == true)
     #expect(cloud.sent.map { $0.sorted() } == [["child", "child0", "child1"], ["gone"]])
-    #expect(try await a.open().sync.status.halts.map(\.zone) == [.main])
+    #expect(try await a.open().engine.status.halts.map(\.zone) == [.main])
     #expect(try await a.open().pendingChange(of: RecordID("child0"))?.obstacle != nil)
     try await expectDeletions(a, b, cloud)
   }
@@ -293,7 +293,7 @@ import Testing
     #expect(cloud.sent.filter { $0 == ["n"] }.count == 1)
     #expect(cloud.sent.filter { $0 == ["gone"] }.count == zones.count)
     let store = try await a.open()
-    #expect(try Set(store.sync.status.halts.compactMap(\.zone)) == Set(zones))
+    #expect(try Set(store.engine.status.halts.compactMap(\.zone)) == Set(zones))
     for zone in zones {
       #expect(try store.pendingChange(of: RecordID("n", zone: zone))?.obstacle != nil)
     }
@@ -326,7 +326,7 @@ import Testing
       try await a.write("n\(number)")
       #expect(try await tries() == 0)
     }
-    #expect(try await a.open().sync.status.halts.map(\.zone) == [.main])
+    #expect(try await a.open().engine.status.halts.map(\.zone) == [.main])
     // Five minutes, then ten.
     a.clock.advance(milliseconds: 300_001)
     #expect(try await tries() == 1)
@@ -348,7 +348,7 @@ import Testing
     for number in 0..<5 { try await a.erase("n\(number)") }
     #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) == nil)
     #expect(try await a.owesNothing)
-    #expect(try await a.open().sync.status.halts.isEmpty)
+    #expect(try await a.open().engine.status.halts.isEmpty)
     try await a.write("n")
     #expect(try await tries() == 0)
     cloud.refuse { $0.refusal = nil }
@@ -385,7 +385,7 @@ import Testing
       try await a.write("n\(number)")
       #expect(try await tries() == 0)
     }
-    #expect(try await a.open().sync.status.halts.map(\.zone) == [.main])
+    #expect(try await a.open().engine.status.halts.map(\.zone) == [.main])
     if refused == .modify {
       // Deletions are not sent either; what others write is fetched.
       try await a.erase("n1")
@@ -527,7 +527,7 @@ import Testing
     var automatic = CycleOptions()
     automatic.isUserInitiated = false
     func run() async throws -> StrandlineError.Code? {
-      do { _ = try await a.open().sync.cycle(automatic) } catch let error as StrandlineError { return error.code }
+      do { _ = try await a.open().engine.cycle(automatic) } catch let error as StrandlineError { return error.code }
       return nil
     }
     #expect(try await run() == .serverRefused)

@@ -80,8 +80,8 @@ struct SchemaRuleTests {
     }
     #expect(try store.record(RecordID("b"))?["schemaVersion"] == .int64(3))
     #expect(try store.indexes().contains { $0.index == RecordIndex("Book", "title") })
-    try await store.write { try $0.delete(Shelf.self, "s") }
-    #expect(try store.value(Book.self, "b") == nil)
+    try await store.write { try $0.delete(Shelf.self, id: "s") }
+    #expect(try store.fetch(Book.self, id: "b") == nil)
     try await store.close()
   }
 
@@ -137,7 +137,7 @@ struct SchemaRuleTests {
       ({ $0.schema["Shelv"].version = SchemaVersion(1) }, "'Shelv'"),
       ({ $0.indexes = [RecordIndex("Shelf", "roam")] }, "'roam'"),
       ({ $0.indexes = [RecordIndex("Sheelf")] }, "'Sheelf', and the types are 'Book', 'Shelf'"),
-      ({ $0.conflicts["Book"].deletion = .sticky }, "'Book' is declared by its type and by the options"),
+      ({ $0.conflicts["Book"].deletion = .deletionWins }, "'Book' is declared by its type and by the options"),
     ]
     for (change, words) in mistakes {
       var options = StoreOptions()

@@ -50,14 +50,14 @@ private struct Rated: SyncRecord {
       #expect((error as? StrandlineError)?.code == .fromTheFuture)
       #expect(try await old.value("n", "color") == nil)
       #expect(try await old.open().status().unsettled == 1)
-      let status = try await old.open().sync.status
+      let status = try await old.open().engine.status
       #expect(status.phase == .needsPerson)
       #expect(status.sentence.hasPrefix("Update this app"))
     case .reject:
       #expect(error == nil)
       #expect(try await old.value("n", "color") == nil)
       #expect(try await old.lives("m"))
-      #expect(try await old.open().status().held.map(\.code) == ["NEWER_SCHEMA"])
+      #expect(try await old.open().status().held.map(\.code) == [.newerSchema])
       // Not before the update. What is written here is held beside it, and costs two requests.
       try await old.put("n", ["title": "two"])
       try await old.exchange()
@@ -66,7 +66,7 @@ private struct Rated: SyncRecord {
       try await old.exchange()
       #expect(try await old.value("n", "color") == nil)
       let held = try await old.open().status().held
-      #expect(held.map(\.code) == ["NEWER_SCHEMA", "NEWER_SCHEMA"])
+      #expect(held.map(\.code) == [.newerSchema, .newerSchema])
       #expect(held.count(where: \.isDownload) == 1)
     }
     try await old.close()
@@ -104,11 +104,11 @@ private struct Rated: SyncRecord {
     let a = try Fleet().device("a")
     try await a.put("n", ["title": "one", "stars": "3"], type: "Rated")
     let store = try await a.open()
-    #expect(try store.value(Rated.self, "n")?.stars == 3)
-    #expect(try store.values(Rated.self).map(\.stars) == [3])
+    #expect(try store.fetch(Rated.self, id: "n")?.stars == 3)
+    #expect(try store.fetch(Rated.self).map(\.stars) == [3])
     #expect(try await a.value("n", "stars") == "3")
     try await store.write { tx in
-      guard var note = try tx.value(Rated.self, "n") else { return }
+      guard var note = try tx.fetch(Rated.self, id: "n") else { return }
       note.title = "two"
       try tx.save(note)
     }

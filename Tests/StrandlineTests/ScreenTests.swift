@@ -60,7 +60,7 @@ private struct Screen {
   }
 
   func item(_ device: Device) async throws -> Item {
-    guard let item = try await device.open().value(Item.self, "n") else { throw Broken("the record is gone") }
+    guard let item = try await device.open().fetch(Item.self, id: "n") else { throw Broken("the record is gone") }
     return item
   }
 
@@ -81,7 +81,7 @@ private struct Screen {
     let (count, tag, best, title) = (below(3) * 1_000, "there\(number)", below(3_000), "there\(number)")
     let what = below(4)
     let removed = below(3) == 0 ? try await item(there).tags.intersection(["a", "b", "c"]).first : nil
-    try await there.open().update(Item.self, "n") { item in
+    try await there.open().update(Item.self, id: "n") { item in
       item.opens += count
       item.tags.insert(tag)
       if let removed { item.tags.remove(removed) }

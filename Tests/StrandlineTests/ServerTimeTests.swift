@@ -51,7 +51,7 @@ extension Fleet {
     for _ in 0..<2 { try await exchange(a, b) }
     #expect(try await a.value("n") == "edited")
     try await expectAgreement(a, b)
-    #expect(try await a.open().sync.verify(.main).isEqual)
+    #expect(try await a.open().engine.verify(.main).isEqual)
   }
 
   @Test(arguments: [true, false])
@@ -69,7 +69,7 @@ extension Fleet {
     cloud.refuse { $0.hidden = [] }
     try await b.exchange()
     #expect(try await b.value("n") == "old", "the feed is past it")
-    let found = try await b.open().sync.verify(.main)
+    let found = try await b.open().engine.verify(.main)
     #expect(found.isEqual && found.mended == ["n"], "\(found)")
     #expect(try await b.value("n") == "edited")
     try await b.verify()

@@ -17,12 +17,12 @@ extension Device {
     let end = clock.monotonicNanoseconds() + UInt64(minutes) * 60_000_000_000
     while clock.monotonicNanoseconds() < end {
       try await run(waitMillisecondsMax: 0, isUserInitiated: false)
-      let due = try await open().sync.nextDue?.milliseconds ?? 60_000
+      let due = try await open().engine.nextDue?.milliseconds ?? 60_000
       clock.advance(milliseconds: max(1, min(60_000, due)))
     }
   }
 
-  fileprivate func held(_ name: String) async throws -> StoreStatus.Held? {
+  fileprivate func held(_ name: String) async throws -> HeldRecord? {
     try await open().status().held.first { $0.id.name == name }
   }
 }
@@ -43,7 +43,7 @@ extension Device {
     try await a.write("other")
     try await a.runByItself(minutes: 14)
     let held = try #require(await a.held("n"))
-    #expect(held.code == "EXISTS", "\(held)")
+    #expect(held.code == .exists, "\(held)")
     #expect(held.reason.contains("it is there") && held.reason.contains("not this one"), "\(held)")
     #expect(held.reason.contains("asked for 9 times"), "\(held)")
     #expect((9...11).contains(cloud.sent.joined().count { $0 == "n" }), "\(cloud.sent)")
@@ -67,7 +67,7 @@ extension Device {
     try await a.write("n")
     try await a.runByItself(minutes: 30)
     let held = try #require(await a.held("n"))
-    #expect(held.code == "EXISTS" && held.reason.contains("no lookups"), "\(held)")
+    #expect(held.code == .exists && held.reason.contains("no lookups"), "\(held)")
     #expect(cloud.sent.joined().count { $0 == "n" } <= 12, "\(cloud.sent.count)")
   }
 
@@ -88,7 +88,7 @@ extension Device {
     _ = try? await a.sync(.pushOnly, waitMillisecondsMax: 0)
     try await a.runByItself(minutes: 14)
     let held = try #require(await a.held("n"))
-    #expect(held.code == "CONFLICT" && held.reason.contains("not this one"), "\(held)")
+    #expect(held.code == .conflict && held.reason.contains("not this one"), "\(held)")
     cloud.refuse { ($0.shown, $0.hidden) = ([:], []) }
     #expect(try await a.run() == nil)
     #expect(try await a.owesNothing)
@@ -268,7 +268,7 @@ private final class CirclingCloud: ZoneByZoneDatabase {
       try await b.write("n", ["title": "two"])
       try await b.run()
     } else {
-      try await b.open().sync.eraseZone(.main)
+      try await b.open().engine.eraseZone(.main)
       try await b.run()
     }
     cloud.refuse { script in
@@ -351,7 +351,7 @@ private final class CirclingCloud: ZoneByZoneDatabase {
     cloud.forgetSent()
     #expect(try await a.run() == nil)
     let held = try #require(await a.held("c"))
-    #expect(held.code == "VALIDATING_REFERENCE_ERROR" && held.reason == "the parent was not saved", "\(held)")
+    #expect(held.code == .validatingReferenceError && held.reason == "the parent was not saved", "\(held)")
     #expect(cloud.sent.joined().count { $0 == "c" } == 1, "\(cloud.sent)")
     cloud.forgetSent()
     try await a.runByItself(minutes: 60)
@@ -381,7 +381,7 @@ private final class CirclingCloud: ZoneByZoneDatabase {
     try await a.write("n", ["title": "two"])
     try await a.runByItself(minutes: 5)
     let held = try #require(await a.held("n"))
-    #expect(held.code == "NOT_FOUND" && held.reason.contains("no such record"), "\(held)")
+    #expect(held.code == .notFound && held.reason.contains("no such record"), "\(held)")
     #expect(fromStart.withLock { $0 } == 1, "\(fromStart.withLock { $0 })")
     #expect(cloud.sent.joined().count { $0 == "n" } <= 10)
     cloud.refuse { $0.items = [:] }
@@ -421,7 +421,7 @@ extension ZoneChange {
     for _ in 0..<2 {
       let store = try await a.open()
       let held = try store.status().held
-      #expect(held.map(\.id.name) == ["m", "n"] && held.allSatisfy { $0.code == "QUOTA_EXCEEDED" }, "\(held)")
+      #expect(held.map(\.id.name) == ["m", "n"] && held.allSatisfy { $0.code == .quotaExceeded }, "\(held)")
       #expect(held.allSatisfy { $0.reason == "the storage is full" && $0.retryMilliseconds ?? 0 > 0 }, "\(held)")
       for change in try store.pendingChanges().changes {
         guard case .held(let held)? = change.obstacle else {
@@ -589,7 +589,7 @@ extension ZoneChange {
     }
     try await a.open(database: cloud) { $0.isAutomatic = true }
     let end = clock.wallMilliseconds() + 3_600_000
-    let engine = try await a.open().sync
+    let engine = try await a.open().engine
     var sentence = ""
     for await status in engine.statuses {
       if status.phase != .fetching, status.phase != .uploading { sentence = status.sentence }

@@ -65,7 +65,7 @@ import Testing
       switch below(5) {
       case 0:
         let system = SystemFields(
-          changeTag: "t", created: Touch(milliseconds: 5, user: "_u"), unknown: [1], archive: [2])
+          changeTag: "t", created: ServerTimestamp(milliseconds: 5, user: "_u"), unknown: [1], archive: [2])
         return .fetchedSave(FetchedSave(id: id, version: version, system: system, source: .feed, isStamped: true))
       case 1:
         return .merged(

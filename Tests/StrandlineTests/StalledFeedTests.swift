@@ -63,7 +63,7 @@ import Testing
     stall(cloud)
     _ = try await a.run()
     #expect(cloud.count(.modify) == 0 && cloud.count(.zoneChanges) >= 2)
-    #expect(try await a.open().sync.status.waits.fetch == 1)
+    #expect(try await a.open().engine.status.waits.fetch == 1)
     cloud.refuse { $0.page = nil }
     #expect(try await a.run() == nil)
     #expect(try await a.value("n") == nil)

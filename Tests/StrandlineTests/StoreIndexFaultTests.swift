@@ -243,7 +243,7 @@ private struct Job: Sendable, CustomTestStringConvertible {
         + [moment.imageAfterCrash(using: SeededRandom(seed: UInt64(call)))]
       for (number, image) in images.enumerated() {
         let comment = "\(job.name), before call \(call + 1), image \(number)"
-        let reader = try RecordStore.openReadOnly(at: "/store", environment: environment(image, seed: 5))
+        let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: environment(image, seed: 5))
         try job.check(reader, expected, comment)
         try reader.closeBlocking()
         let again = try job.open(image, seed: 4)
@@ -263,7 +263,7 @@ private struct Job: Sendable, CustomTestStringConvertible {
       let store = try job.open(disk, seed: 3)
       try store.log.raiseControl()
       let hooked = HookedFileSystem(disk, atCall: call) { try job.body(store) }
-      let reader = try RecordStore.openReadOnly(at: "/store", environment: environment(hooked, seed: 5))
+      let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: environment(hooked, seed: 5))
       let comment = "\(job.name) while a reader makes call \(call)"
       if hooked.isOver { calls += 1 } else { try job.body(store) }
       try job.check(reader, expected, comment)
@@ -360,7 +360,7 @@ private struct Job: Sendable, CustomTestStringConvertible {
       }
     }
     for (name, disk) in disks {
-      let reader = try RecordStore.openReadOnly(at: "/store", environment: environment(disk, seed: 5))
+      let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: environment(disk, seed: 5))
       try job.check(reader, expected, name)
       try reader.closeBlocking()
       let store = try job.open(disk, seed: 4)
@@ -404,7 +404,7 @@ private struct Job: Sendable, CustomTestStringConvertible {
     try store.log.raiseControl()
     let next = disk.imageAfterCrash(.none)
     for store in [
-      try RecordStore.openReadOnly(at: "/store", environment: environment(next, seed: 5)),
+      try RecordStore.openReadOnlyBlocking(at: "/store", environment: environment(next, seed: 5)),
       try RecordStore.openBlocking(at: "/store", options: tiny(), environment: environment(next, seed: 6)),
     ] {
       // They are believed, and only what was written since is read from the log.
@@ -426,7 +426,7 @@ private struct Job: Sendable, CustomTestStringConvertible {
     let job = Job.all[0]
     let expected = try job.expected(next)
     #expect(expected.count == 10)
-    let reader = try RecordStore.openReadOnly(at: "/store", environment: environment(next, seed: 5))
+    let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: environment(next, seed: 5))
     try job.check(reader, expected, "a reader")
     let again = try job.open(next, seed: 6)
     try job.check(again, expected, "a writer")
@@ -450,7 +450,7 @@ private struct Job: Sendable, CustomTestStringConvertible {
     let job = Job.all[0]
     let expected = try job.expected(next)
     #expect(expected.count == 10)
-    let reader = try RecordStore.openReadOnly(at: "/store", environment: environment(next, seed: 5))
+    let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: environment(next, seed: 5))
     try job.check(reader, expected, "a reader")
     let again = try job.open(next, seed: 6)
     #expect(again.index?.runCount == 1 && again.projections.unstoredCount > 0)
@@ -552,7 +552,8 @@ struct `A close that cannot write the sorted tables` {
     let again = try RecordStore.openBlocking(at: "/store", options: options, environment: environment(disk, seed: 2))
     #expect(again.recordCount == 4)
     try again.closeBlocking()
-    #expect(try RecordStore.openReadOnly(at: "/store", environment: environment(disk, seed: 3)).recordCount == 4)
+    #expect(
+      try RecordStore.openReadOnlyBlocking(at: "/store", environment: environment(disk, seed: 3)).recordCount == 4)
     #expect(disk.paths.contains { $0.hasPrefix("/store/runs/") })
   }
 }

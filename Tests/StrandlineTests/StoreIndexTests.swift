@@ -109,7 +109,7 @@ private struct Life {
     #expect(store.recordCount == model.count, "\(comment)")
     let id = anyID()
     #expect(try store.status().records == model.count, "\(comment)")
-    let reader = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: disk, seed: 1))
+    let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: .simulated(disk: disk, seed: 1))
     #expect(try reader.record(id)?["v"] == model[id].map { .int64($0) }, "\(id), \(comment)")
     #expect(try reader.recordIDs() == model.keys.sorted(), "\(comment)")
     try compareWithLog()
@@ -256,7 +256,8 @@ private struct Life {
     for path in copy.runs { copy.pokeRemove(path) }
     for path in disk.runs { copy.poke(path, try #require(disk.peek(path))) }
     for store in [
-      try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: copy, seed: 5)), try open(copy, seed: 6),
+      try RecordStore.openReadOnlyBlocking(at: "/store", environment: .simulated(disk: copy, seed: 5)),
+      try open(copy, seed: 6),
     ] {
       for number in 0..<30 {
         #expect(try store.record(RecordID("r\(number)"))?["v"] == .int64(Int64(100 + number)))

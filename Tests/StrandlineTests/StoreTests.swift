@@ -36,7 +36,7 @@ private struct Bench {
     try RecordStore.openBlocking(at: "/store", options: Device.options, environment: environment)
   }
 
-  func readOnly() throws -> RecordStore { try RecordStore.openReadOnly(at: "/store", environment: environment) }
+  func readOnly() throws -> RecordStore { try RecordStore.openReadOnlyBlocking(at: "/store", environment: environment) }
 }
 
 private func record(_ name: String, _ fields: [String: FieldValue] = ["title": "x"], type: String = "Note") -> Record {
@@ -268,7 +268,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     let store = try Bench().open()
     var note = Memo(id: "n", title: "Hi", body: "text", tags: ["a", "b"], isDone: true, score: 1.5)
     try store.writeBlocking { tx in try tx.save(note) }
-    #expect(try store.value(Memo.self, "n") == note)
+    #expect(try store.fetch(Memo.self, id: "n") == note)
     try store.writeBlocking { tx in
       var untyped = try #require(try tx.record(note.recordID))
       untyped["newerField"] = "kept"
@@ -277,12 +277,12 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     note.body = nil
     note.score = nil
     try store.writeBlocking { tx in try tx.save(note) }
-    #expect(try store.value(Memo.self, "n") == note)
+    #expect(try store.fetch(Memo.self, id: "n") == note)
     #expect(try store.record(note.recordID)?["newerField"] == "kept")
     #expect(try store.record(note.recordID)?["body"] == nil)
-    #expect(try store.values(Memo.self).elementsEqual([note]))
-    try store.writeBlocking { tx in try tx.delete(Memo.self, "n") }
-    #expect(try store.value(Memo.self, "n") == nil)
+    #expect(try store.fetch(Memo.self).elementsEqual([note]))
+    try store.writeBlocking { tx in try tx.delete(Memo.self, id: "n") }
+    #expect(try store.fetch(Memo.self, id: "n") == nil)
   }
 
   @Test func `decision 9: a save does not bring a deleted record back, a creation does`() throws {

@@ -270,7 +270,7 @@ private final class RunHook: ForwardingFileSystem {
     try save(store, 4, 3..<7, &lives.model)
     try #require(store.index).flush()
     try store.closeBlocking()
-    let again = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: lives.disk, seed: 4))
+    let again = try RecordStore.openReadOnlyBlocking(at: "/store", environment: .simulated(disk: lives.disk, seed: 4))
     #expect(try again.recordIDs() == lives.model.keys.sorted())
     for (id, value) in lives.model { #expect(try again.record(id)?["v"] == .int64(value), "\(id)") }
   }
@@ -291,7 +291,7 @@ private final class RunHook: ForwardingFileSystem {
     try store.writeBlocking { try $0.delete(RecordID("r3")) }
     try #require(store.index).flush()
     try store.closeBlocking()
-    let again = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: disk, seed: 4))
+    let again = try RecordStore.openReadOnlyBlocking(at: "/store", environment: .simulated(disk: disk, seed: 4))
     #expect(try again.recordIDs().count == 59 && again.record(RecordID("r3")) == nil)
   }
 
@@ -341,11 +341,13 @@ private final class RunHook: ForwardingFileSystem {
     #expect(code { try store.buildIndexesBlocking() } == .suspended)
     // The old index has ended: what still holds it writes nothing.
     #expect(code { try index.flush(always: true) } == .suspended)
-    try check(RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: disk, seed: 2)), isReady: false)
+    try check(
+      RecordStore.openReadOnlyBlocking(at: "/store", environment: .simulated(disk: disk, seed: 2)), isReady: false)
     try store.resumeBlocking()
     try check(store, isReady: true)
     try store.closeBlocking()
-    try check(RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: disk, seed: 3)), isReady: true)
+    try check(
+      RecordStore.openReadOnlyBlocking(at: "/store", environment: .simulated(disk: disk, seed: 3)), isReady: true)
   }
 
   @Test func `has the indexes of its list when it is resumed, or those that are declared by then`() throws {

@@ -189,7 +189,7 @@ struct `A suspended store` {
     let store = try open(disk, seed: 1)
     try store.put("a", 1)
     try store.closeBlocking()
-    let reader = try RecordStore.openReadOnly(at: "/store", environment: environment(disk, seed: 2))
+    let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: environment(disk, seed: 2))
     try reader.suspendBlocking()
     #expect(!reader.isSuspended)
     try reader.resumeBlocking()
@@ -436,16 +436,16 @@ struct `A suspended store` {
     let store = try await device.open()
     let receipt = try await store.write { try $0.save(Record(type: "T", id: id("a"), fields: ["n": 1])) }
     try await store.suspend()
-    let engine = try store.sync
+    let engine = try store.engine
     await #expect {
-      try await engine.now()
+      try await engine.sync()
     } throws: { ($0 as? StrandlineError)?.code == .suspended }
     await #expect {
       try await engine.resumeZone(.main)
     } throws: { ($0 as? StrandlineError)?.code == .suspended }
     #expect(fleet.applications == 0 && engine.lastError == nil)
     try await store.resume()
-    #expect(try await engine.now().uploaded == 1)
+    #expect(try await engine.sync().uploaded == 1)
     try await receipt.uploaded()
     try await device.close()
   }
@@ -473,7 +473,7 @@ struct `A suspended store` {
     configuration.isAutomatic = false
     let other = try await RecordStore.open(
       at: "/store", syncing: configuration, options: Device.options, environment: device.environment)
-    #expect(try await other.sync.now().uploaded == 1)
+    #expect(try await other.sync().uploaded == 1)
     try await other.close()
     // What another process has settled, this one knows when it has read it.
     #expect(run.answers.load(ordering: .relaxed) == 0)
@@ -486,7 +486,7 @@ struct `A suspended store` {
     let own = Task { [receipt] in await wait(receipt) }
     try await store.resume()
     #expect(run.answers.load(ordering: .relaxed) == 2)
-    #expect(try await store.sync.now().uploaded == 1)
+    #expect(try await store.sync().uploaded == 1)
     try await own.value.get()
     #expect(try await receipt.outcome() == [id("a"): .saved] && fleet.applications == 2)
 
@@ -517,7 +517,7 @@ struct `A suspended store` {
           whenSuspended.finish()
         }
       }
-      let result = await outcome { try await store.sync.now() }
+      let result = await outcome { try await store.sync() }
       device.whileAsking(nil)
       guard run.hasBegun.load(ordering: .acquiring) else {
         whenSuspended.finish()
@@ -531,7 +531,7 @@ struct `A suspended store` {
         #expect((error as? StrandlineError)?.code == .suspended, "answer \(answer): \(error)")
       }
       try await store.resume()
-      try await store.sync.now()
+      try await store.sync()
       let other = fleet.device("b")
       try await other.sync()
       #expect(try await other.open().number("a") == 1)

@@ -107,13 +107,13 @@ private func devicesWithoutDeletions(
     try await b.open(database: cloud, schema: schema(1))
     try await a.put("n", ["title": "t"])
     try await exchange(a, b)
-    #expect(try await b.open().status().held.map(\.code) == ["NEWER_SCHEMA"])
+    #expect(try await b.open().status().held.map(\.code) == [.newerSchema])
     try await a.put("other", ["title": "t"], type: "Other")
     try await a.exchange()
     cloud.refuse { $0.requests[.zoneChanges] = [tokenExpired] }
     try await b.exchange()
     #expect(try await b.livingNames() == ["other"])
-    #expect(try await b.open().status().held.map(\.code) == ["NEWER_SCHEMA"])
+    #expect(try await b.open().status().held.map(\.code) == [.newerSchema])
     try await b.close()
     try await b.open(schema: schema(2))
     try await b.exchange()
@@ -131,7 +131,7 @@ private func devicesWithoutDeletions(
     #expect(try await b.open().status().held.map(\.id.name) == ["n"])
     try fleet.server.deleteZone("Main", in: fleet.database)
     _ = try await b.run()
-    try await b.open().sync.resync(.main, from: .server)
+    try await b.open().engine.resync(.main, from: .server)
     _ = try await b.run()
     #expect(try await b.mainZone().lostReason == .erased)
     #expect(try await b.open().status().held.isEmpty)
@@ -191,7 +191,7 @@ private func devicesWithoutDeletions(
     #expect(error?.message.contains("the server lists 20 of the 150 records") == true)
     #expect(try await b.mainZone().lostReason == .missingRecords)
     #expect(try await b.livingNames().count == 150)
-    try await b.open().sync.resync(.main, from: source)
+    try await b.open().engine.resync(.main, from: source)
     try await b.exchange()
     try await exchange(a, b)
     #expect(try await b.livingNames().count == (source == .server ? 20 : 150))
@@ -208,7 +208,7 @@ private func devicesWithoutDeletions(
     let (_, a, b, cloud) = try await devicesWithoutDeletions(6)
     for name in ["n0", "n1"] { try await a.remove(name) }
     try await a.exchange()
-    try await b.open().sync.resync(.main, from: .here)
+    try await b.open().engine.resync(.main, from: .here)
     cloud.forgetSent()
     cloud.refuse { script in
       script.pageMax = 2
@@ -250,7 +250,7 @@ private func devicesWithoutDeletions(
     try await b.remove("n2")
     await #expect(throws: StrandlineError.self) { try await b.exchange() }
     #expect(try await b.mainZone().isLost)
-    try await b.open().sync.resync(.main, from: .here)
+    try await b.open().engine.resync(.main, from: .here)
     try await b.exchange()
     #expect(try await b.open().status().unsettled == 0)
     #expect(try await b.open().status().held.isEmpty)
@@ -259,6 +259,6 @@ private func devicesWithoutDeletions(
     try await late.exchange()
     #expect(try await late.livingNames() == b.livingNames())
     #expect(try await late.value("n1") == "edited")
-    await #expect(throws: StrandlineError.self) { try await b.open().sync.resync(ZoneID("Other"), from: .here) }
+    await #expect(throws: StrandlineError.self) { try await b.open().engine.resync(ZoneID("Other"), from: .here) }
   }
 }

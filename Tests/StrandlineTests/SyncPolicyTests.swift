@@ -73,7 +73,7 @@ private let losses: [ZoneLoss] = [.deleted, .purged, .encryptedDataReset]
     let decision = try #require(report.lossesDecided.first)
     #expect(decision.zone == .main && decision.reason == reason && decision.rule == .uploadAgain)
     #expect(decision.unsent == 2)
-    let status = try await a.open().sync.status
+    let status = try await a.open().engine.status
     #expect(status.lossesDecided == [decision] && status.halts.isEmpty)
     #expect(status.diagnostics().contains("lossDecided: uploadAgain, \(reason), "))
     #expect(try fleet.server.records(zone: "Main", in: fleet.database)?.count == 4)
@@ -106,7 +106,7 @@ private let losses: [ZoneLoss] = [.deleted, .purged, .encryptedDataReset]
     #expect(try await receipt.outcome() == [RecordID("n2"): .deletedOnServer])
     let history = try await a.open().history(of: RecordID("n1"))
     #expect(history.changes.contains { $0.record?["title"] == "edited" })
-    #expect(try await a.open().sync.status.halts.isEmpty)
+    #expect(try await a.open().engine.status.halts.isEmpty)
   }
 
   @Test func `133: what is written after a removal makes the zone anew, and nothing that was removed comes back`()
@@ -185,7 +185,7 @@ private let losses: [ZoneLoss] = [.deleted, .purged, .encryptedDataReset]
     let again = try await a.open([.deleted: .uploadAgain])
     #expect(try await a.run() == nil, "nothing is owed")
     #expect(try await a.mainZone().lostReason == .deleted)
-    #expect(try await a.open().sync.status.halts.count == 1)
+    #expect(try await a.open().engine.status.halts.count == 1)
     #expect(again.count(.createZone) == 0)
     try await a.put("n1", ["title": "edited"])
     for _ in 0..<23 {
@@ -222,7 +222,7 @@ private let losses: [ZoneLoss] = [.deleted, .purged, .encryptedDataReset]
     #expect(try await a.names() == [])
     try await b.exchange()
     #expect(try fleet.server.records(zone: "Main", in: fleet.database)?.count == 3)
-    try await a.open().sync.eraseZone(.main)
+    try await a.open().engine.eraseZone(.main)
     _ = try await a.run()
     #expect(try fleet.server.records(zone: "Main", in: fleet.database)?.count == 3)
   }
@@ -234,7 +234,7 @@ private let losses: [ZoneLoss] = [.deleted, .purged, .encryptedDataReset]
       let error = try await a.run()
       #expect((error == nil) == decided)
     }
-    try await a.open().sync.resync(.main, from: .here)
+    try await a.open().engine.resync(.main, from: .here)
     #expect(try await a.run() == nil)
     try fleet.server.deleteZone("Main", in: fleet.database)
     #expect(try await a.run() == nil)
@@ -247,7 +247,7 @@ private let losses: [ZoneLoss] = [.deleted, .purged, .encryptedDataReset]
     rules[.erasing] = .removeHere
     #expect(ZoneLoss.allCases.allSatisfy { rules[$0] == .ask })
     let (fleet, a, _) = try await device([.deleted: .uploadAgain, .notFound: .uploadAgain])
-    try await a.open().sync.eraseZone(.main)
+    try await a.open().engine.eraseZone(.main)
     try await a.exchange()
     try await a.exchange()
     #expect(try await a.mainZone().lostReason == .erased)

@@ -151,7 +151,7 @@ extension Device {
     faults.dropAnswer = 1
     fleet.server.setFaults(faults)
     let store = try await a.open()
-    let lost = Task { try await store.sync.now() }
+    let lost = Task { try await store.sync() }
     while fleet.server.statistics.droppedAnswers == 0 { await Task.yield() }
     lost.cancel()
     _ = await lost.result

@@ -164,7 +164,7 @@ struct `A write` {
     let store = try await RecordStore.open(
       at: "/s", syncing: configuration, environment: .simulated(disk: SimulatedDisk(), seed: 3))
     try await store.write { try $0.save(note(RecordID("n", zone: Self.notes))) }
-    for _ in 0..<3 { try await store.sync.now() }
+    for _ in 0..<3 { try await store.sync() }
     #expect(try store.recordIDs() == [RecordID("n", zone: Self.notes)])
     #expect(try store.status().zones.map(\.id) == [Self.notes])
     try await store.close()
@@ -245,7 +245,7 @@ struct `A write` {
       Issue.record("\(try await receipt.outcome())")
       return
     }
-    #expect(code == "typeMismatch")
+    #expect(code == .typeMismatch)
     #expect(reason.contains("'Note'") && reason.contains("'Task'"))
     try await agree(a, b)
     let other = try await a.open().record(id)
@@ -341,7 +341,7 @@ struct `A write` {
       }
       for receipt in receipts {
         for case .rejected(let code, _) in try await receipt.outcome().values {
-          #expect(code == "typeMismatch")
+          #expect(code == .typeMismatch)
           rejected += 1
         }
       }

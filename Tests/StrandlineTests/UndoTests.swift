@@ -32,7 +32,7 @@ struct UndoTests {
   }
 
   private func all(_ store: RecordStore) throws -> [String: Shelf] {
-    Dictionary(uniqueKeysWithValues: try store.values(Shelf.self).map { ($0.id, $0) })
+    Dictionary(uniqueKeysWithValues: try store.fetch(Shelf.self).map { ($0.id, $0) })
   }
 
   private struct Plank: SyncRecord, Equatable {
@@ -45,10 +45,10 @@ struct UndoTests {
   @Test func `a field that a record had not is the prototype's again`() async throws {
     let store = try open()
     try await store.write { try $0.save(Record(type: "Plank", id: RecordID("old"))) }
-    let before = try store.value(Plank.self, "old")
-    let receipt = try await store.update(Plank.self, "old") { ($0.width, $0.marks) = (5, []) }.receipt
+    let before = try store.fetch(Plank.self, id: "old")
+    let receipt = try await store.update(Plank.self, id: "old") { ($0.width, $0.marks) = (5, []) }.receipt
     try await store.undo(receipt)
-    #expect(try store.value(Plank.self, "old") == before && before?.width == 3 && before?.marks == ["new"])
+    #expect(try store.fetch(Plank.self, id: "old") == before && before?.width == 3 && before?.marks == ["new"])
     try await store.close()
   }
 
@@ -60,8 +60,8 @@ struct UndoTests {
     }
     let before = try all(store)
     let receipt = try await store.write { tx in
-      try tx.update(Shelf.self, "a") { ($0.title, $0.note, $0.visits) = ("new", "added", 3) }
-      try tx.delete(Shelf.self, "b")
+      try tx.update(Shelf.self, id: "a") { ($0.title, $0.note, $0.visits) = ("new", "added", 3) }
+      try tx.delete(Shelf.self, id: "b")
       try tx.save(Shelf(id: "d", title: "made"))
     }
     let after = try all(store)
@@ -81,15 +81,15 @@ struct UndoTests {
       for name in ["a", "b", "c", "d"] { try tx.save(Shelf(id: name, title: "old", note: "old")) }
     }
     let receipt = try await store.write { tx in
-      for name in ["a", "b"] { try tx.update(Shelf.self, name) { ($0.title, $0.note) = ("mine", "mine") } }
-      try tx.delete(Shelf.self, "c")
+      for name in ["a", "b"] { try tx.update(Shelf.self, id: name) { ($0.title, $0.note) = ("mine", "mine") } }
+      try tx.delete(Shelf.self, id: "c")
       try tx.save(Shelf(id: "e", title: "mine"))
     }
     try await store.write { tx in
-      try tx.update(Shelf.self, "a") { $0.title = "later" }
-      try tx.delete(Shelf.self, "b")
+      try tx.update(Shelf.self, id: "a") { $0.title = "later" }
+      try tx.delete(Shelf.self, id: "b")
       try tx.create(Shelf(id: "c", title: "later"))
-      try tx.update(Shelf.self, "e") { $0.note = "later" }
+      try tx.update(Shelf.self, id: "e") { $0.note = "later" }
     }
     let undone = try await store.undo(receipt)
     // In the order of records, whatever became of them.
@@ -110,16 +110,16 @@ struct UndoTests {
     let store = try open()
     try await store.write { try $0.save(Shelf(id: "a", visits: 10, tags: ["old", "gone"])) }
     let receipt = try await store.write { tx in
-      try tx.update(Shelf.self, "a") { ($0.visits, $0.tags) = ($0.visits + 5, ["old", "mine"]) }
+      try tx.update(Shelf.self, id: "a") { ($0.visits, $0.tags) = ($0.visits + 5, ["old", "mine"]) }
     }
     try await store.write { tx in
-      try tx.update(Shelf.self, "a") {
+      try tx.update(Shelf.self, id: "a") {
         $0.visits += 100
         $0.tags.insert("later")
       }
     }
     #expect(try await store.undo(receipt).kept.isEmpty)
-    #expect(try store.value(Shelf.self, "a") == Shelf(id: "a", visits: 110, tags: ["old", "gone", "later"]))
+    #expect(try store.fetch(Shelf.self, id: "a") == Shelf(id: "a", visits: 110, tags: ["old", "gone", "later"]))
     try await store.close()
   }
 
@@ -130,11 +130,11 @@ struct UndoTests {
       for name in ["a", "b"] { try tx.save(Shelf(id: name, parent: Parent(id: "x"))) }
     }
     let receipt = try await store.write { tx in
-      for name in ["a", "b"] { try tx.update(Shelf.self, name) { $0.parent = Parent(id: "y") } }
+      for name in ["a", "b"] { try tx.update(Shelf.self, id: name) { $0.parent = Parent(id: "y") } }
       try tx.save(Shelf(id: "c", parent: Parent(id: "y")))
     }
     try await store.write { tx in
-      for name in ["b", "c"] { try tx.update(Shelf.self, name) { $0.parent = Parent(id: "z") } }
+      for name in ["b", "c"] { try tx.update(Shelf.self, id: name) { $0.parent = Parent(id: "z") } }
     }
     let undone = try await store.undo(receipt)
     #expect(
@@ -172,12 +172,12 @@ struct UndoTests {
   @Test func `what compaction has removed cannot be taken back, and that is said`() async throws {
     let store = try open()
     try await store.write { try $0.save(Shelf(id: "a", title: "old")) }
-    let receipt = try await store.write { try $0.update(Shelf.self, "a") { $0.title = "new" } }
-    try await store.write { try $0.update(Shelf.self, "a") { $0.note = "later" } }
+    let receipt = try await store.write { try $0.update(Shelf.self, id: "a") { $0.title = "new" } }
+    try await store.write { try $0.update(Shelf.self, id: "a") { $0.note = "later" } }
     try await store.compact(keeping: .latest)
     let error = await #expect(throws: StrandlineError.self) { try await store.undo(receipt) }
     #expect(error?.code == .positionExpired)
-    #expect(try store.value(Shelf.self, "a")?.title == "new")
+    #expect(try store.fetch(Shelf.self, id: "a")?.title == "new")
     let other = try open()
     let foreign = await #expect(throws: StrandlineError.self) { try await other.undo(receipt) }
     #expect(foreign?.code == .misuse)
@@ -201,12 +201,12 @@ struct UndoTests {
       func change(_ tx: inout WriteTransaction) throws {
         for _ in 0...below(4) {
           let name = "r\(below(5))"
-          if try tx.value(Shelf.self, name) == nil {
+          if try tx.fetch(Shelf.self, id: name) == nil {
             try tx.create(Shelf(id: name, title: "t\(below(9))", visits: below(3), tags: ["x\(below(3))"]))
           } else if below(4) == 0 {
-            try tx.delete(Shelf.self, name)
+            try tx.delete(Shelf.self, id: name)
           } else {
-            try tx.update(Shelf.self, name) { shelf in
+            try tx.update(Shelf.self, id: name) { shelf in
               switch below(5) {
               case 0: shelf.title = "t\(below(9))"
               case 1: shelf.note = below(2) == 0 ? nil : "n\(below(9))"

@@ -140,7 +140,7 @@ private func asking() async throws -> (a: Device, cloud: RefusingCloud) {
     #expect(try await a.value("m") == "b")
     let status = try await a.open().status()
     #expect(status.held.map(\.id.name) == names && status.held.allSatisfy(\.isDownload))
-    #expect(status.held.allSatisfy { $0.reason.contains("not this one") && $0.code == code.rawValue })
+    #expect(status.held.allSatisfy { $0.reason.contains("not this one") && $0.code == code })
     #expect(status.openBlocks == 0)
     #expect(cloud.count(.lookup) <= count + 3)
     // It is not asked for with each write.
@@ -352,7 +352,7 @@ private func asking() async throws -> (a: Device, cloud: RefusingCloud) {
     (options.zone, options.waitMillisecondsMax, options.isUserInitiated) = (one, 0, false)
     a.clock.advance(milliseconds: 2_000)
     #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) != nil)
-    #expect(try await a.open().sync.cycle(options).waitedMilliseconds == 0)
+    #expect(try await a.open().engine.cycle(options).waitedMilliseconds == 0)
     #expect(try await a.unsettled == 1)
     #expect(try await a.run() == nil)
     #expect(try await a.owesNothing)
@@ -365,7 +365,7 @@ private func asking() async throws -> (a: Device, cloud: RefusingCloud) {
     for request in [RefusingCloud.Request.user, .databaseChanges, .createZone, .modify] {
       cloud.refuse { $0.requests[request] = [StrandlineError(.diskFull, "the session's file cannot be written")] }
       #expect(try await a.run(waitMillisecondsMax: 0)?.code == .diskFull)
-      let status = try await a.open().sync.status
+      let status = try await a.open().engine.status
       #expect(status.sentence(in: .current) == "Not synced: no room on this device" && status.unsettled == 1)
       #expect(status.lastOperation?.failure == "diskFull")
       #expect(try await a.open().pendingChange(of: RecordID("n"))?.mayHaveArrived == false)

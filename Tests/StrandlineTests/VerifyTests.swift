@@ -24,7 +24,7 @@ private func devices(_ count: Int) async throws -> (a: Device, b: Device, cloud:
 
 extension Device {
   fileprivate func compared() async throws -> ZoneVerification {
-    let found = try await open().sync.verify(.main)
+    let found = try await open().engine.verify(.main)
     try await verify()
     return found
   }
@@ -40,7 +40,7 @@ extension Device {
     var options = CycleOptions()
     options.waitMillisecondsMax = 0
     let store = try await b.open()
-    let error = await #expect(throws: StrandlineError.self) { try await store.sync.verification(of: .main, options) }
+    let error = await #expect(throws: StrandlineError.self) { try await store.engine.verification(of: .main, options) }
     #expect(error?.code == .throttled && error?.retryAfter == 600, "\(String(describing: error))")
     try await a.write("n", zone: ZoneID("Work"))
     try await a.run()
@@ -49,7 +49,7 @@ extension Device {
     cloud.refuse { $0.zones = [:] }
     let before = b.clock.monotonicNanoseconds()
     options.waitMillisecondsMax = 600_000
-    #expect(try await store.sync.verification(of: .main, options).isEqual)
+    #expect(try await store.engine.verification(of: .main, options).isEqual)
     #expect(b.clock.monotonicNanoseconds() - before >= 590_000_000_000, "what the server names is kept")
   }
 
@@ -165,7 +165,7 @@ extension Device {
     #expect(!found.isEqual && found.missingThere.count == 130 && found.records == 20)
     #expect(try await b.dump().count == 150)
     #expect(try await b.open().status().zones.first?.lostReason == .missingRecords)
-    let error = await #expect(throws: StrandlineError.self) { try await b.open().sync.verify(.main) }
+    let error = await #expect(throws: StrandlineError.self) { try await b.open().engine.verify(.main) }
     #expect(error?.code == .zoneLost)
   }
 
@@ -193,14 +193,14 @@ extension Device {
 
   @Test func `errors of the server end it, and what was never synced or is lost is refused`() async throws {
     let (_, b, cloud) = try await devices(2)
-    let never = await #expect(throws: StrandlineError.self) { try await b.open().sync.verify(ZoneID("Never")) }
+    let never = await #expect(throws: StrandlineError.self) { try await b.open().engine.verify(ZoneID("Never")) }
     #expect(never?.code == .noSuchZone)
     cloud.forgetSent()
     cloud.refuse { $0.requests[.zoneChanges] = [CloudError(.accessDenied, reason: "no")] }
-    let refused = await #expect(throws: StrandlineError.self) { try await b.open().sync.verify(.main) }
+    let refused = await #expect(throws: StrandlineError.self) { try await b.open().engine.verify(.main) }
     #expect(refused?.message.contains("ACCESS_DENIED") == true)
     try await cloud.web.deleteZone(.main)
-    let lost = await #expect(throws: StrandlineError.self) { try await b.open().sync.verify(.main) }
+    let lost = await #expect(throws: StrandlineError.self) { try await b.open().engine.verify(.main) }
     #expect(lost?.code == .zoneLost)
   }
 }

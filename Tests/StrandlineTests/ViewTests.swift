@@ -373,7 +373,7 @@ struct `A store that another process writes` {
     }
     _ = try write(1)
     try store.raisePromise()
-    let reader = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: disk, seed: 77))
+    let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: .simulated(disk: disk, seed: 77))
     func shown() throws -> [FieldValue?] { try reader.records([id("a"), id("b")]).map { $0["n"] } }
     var observed = reader.observe(id("b")).makeAsyncIterator()
     #expect(try await observed.next()??["n"] == 1)
@@ -408,7 +408,7 @@ struct `A store that another process writes` {
     let disk = SimulatedDisk()
     let store = try open(disk, seed: seed)
     let environment = StoreEnvironment.simulated(disk: disk, seed: 77)
-    let reader = try RecordStore.openReadOnly(at: "/store", environment: environment)
+    let reader = try RecordStore.openReadOnlyBlocking(at: "/store", environment: environment)
     var observed = reader.observe(RecordQuery("T")).makeAsyncIterator()
     _ = try await observed.next()
     var expired = 0
@@ -424,7 +424,7 @@ struct `A store that another process writes` {
       }
       if below(5) == 0 { try store.compactBlocking() }
       try store.raisePromise()
-      let fresh = try RecordStore.openReadOnly(at: "/store", environment: environment)
+      let fresh = try RecordStore.openReadOnlyBlocking(at: "/store", environment: environment)
       let (now, last) = (try fresh.query(RecordQuery("T")).records, fresh.durableLSN)
       if below(2) == 0 {
         _ = try reader.refresh()

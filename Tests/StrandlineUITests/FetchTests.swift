@@ -56,7 +56,7 @@ struct FetchTests {
     let live = list.live
     list.draw()
     #expect(list.live === live)
-    try await first.write { try $0.update(Shell.self, "s1") { $0.size = 9 } }
+    try await first.write { try $0.update(Shell.self, id: "s1") { $0.size = 9 } }
     await wait { list.ids == ["s1", "s3", "s2"] }
     EnvironmentValues.current.recordStore = second
     list.draw()

@@ -52,7 +52,7 @@ package struct CompactionPlan {
   /// The bytes of the events that stay whole, and of the others.
   private var bytesLeft: (in: UInt64, out: UInt64) = (0, 0)
   /// The last event with a time that does not stay.
-  private var lastLeftOut: LSN = .none
+  private var lastLeftOut: LSN = .zero
   /// The event that says how far the clock was, if none of those that stay does.
   private(set) var latest: (carrier: LSN, time: HybridTime)?
 
@@ -229,7 +229,7 @@ package struct CompactionPlan {
     attempts = [:]
     mutationsOfWhole = LSNSet()
     carriers = LSNSet()
-    lastLeftOut = .none
+    lastLeftOut = .zero
     latest = nil
     bytesLeft = (0, 0)
     conflicts = NewestConflicts()
@@ -353,7 +353,7 @@ package struct CompactionPlan {
       for survivor in try survivors.of(transaction) { try fold.apply(survivor) }
     }
     if fold.projections.sync.latest < state.sync.latest {
-      if lastLeftOut != .none { latest = (lastLeftOut, state.sync.latest) }
+      if lastLeftOut != .zero { latest = (lastLeftOut, state.sync.latest) }
       fold.learn(state.sync.latest)
     }
     return try fold.projections.difference(from: state)

@@ -8,7 +8,7 @@ struct DeletionPacking {
   static let itemsMax = 16_384
 
   private var items: [RecordID: Deletions.Item] = [:]
-  private var carrier: LSN = .none
+  private var carrier: LSN = .zero
 
   var isOpen: Bool { !items.isEmpty }
 

@@ -15,7 +15,7 @@ package struct Projections: Sendable {
   package internal(set) var outbox = Outbox()
   package internal(set) var sync = SyncState()
   /// The newest event that was applied.
-  package internal(set) var appliedLSN: LSN = .none
+  package internal(set) var appliedLSN: LSN = .zero
   /// What memory does not have; nil: memory has everything.
   package internal(set) var runs: RunSet?
 
@@ -29,7 +29,7 @@ package struct Projections: Sendable {
   /// The moment before that of a compaction's judgement: how to undo what came after is kept for it.
   var compactionLSN: LSN?
   /// The newest event when a compaction was last considered. No event says it: what is made from the log has none.
-  package internal(set) var consideredLSN: LSN = .none
+  package internal(set) var consideredLSN: LSN = .zero
   /// What has changed durably since it was taken last, and the first undo that is not counted in it.
   var durableChanges = DurableChanges()
   /// Whether an observer asks what has changed.
@@ -97,7 +97,7 @@ package struct Projections: Sendable {
       case .download: change(.unread(held.id, held), at: lsn)
       }
     case .released(let released):
-      if released.lsn > .none {
+      if released.lsn > .zero {
         closeHold(released.id, at: lsn)
       } else if sync.unread[released.id] != nil {
         change(.unread(released.id, nil), at: lsn)

@@ -27,7 +27,7 @@ package struct BodiesInFlight: Sendable {
   private var chunks: [Chunk] = []
   /// Bodies up to here are forgotten, though some may still take room in a chunk with later ones: their events are read
   /// from the log, which compaction changes.
-  private var durable = LSN.none
+  private var durable = LSN.zero
 
   package init() {}
 

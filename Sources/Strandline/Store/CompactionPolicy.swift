@@ -21,17 +21,17 @@ public enum HistoryRetention: Hashable, Sendable {
 /// A compaction is considered whenever half as many events were written as there are records, from a size of two segments on.
 /// With `HistoryRetention.latest`, and as long as what lives does not shrink, a log has so at most about twice the bytes that
 /// live in it, and two segments.
-public struct CompactionPolicy: Hashable, Sendable {
+package struct CompactionPolicy: Hashable, Sendable {
   /// How much of the past stays.
-  public var history: HistoryRetention = .recent
+  package var history: HistoryRetention = .recent
   /// The log is compacted when so large a part of it, or of what is older than the history that stays, can go: from 0 to
   /// 1. nil: never unless `RecordStore.compact(keeping:)` is called.
-  public var deadRatio: Double? = 1.0 / 3
+  package var deadRatio: Double? = 1.0 / 3
   /// The part of the time in which a compaction in the background may read and write: above 0, at most 1.
-  public var diskShare: Double = 0.25
+  package var diskShare: Double = 0.25
 
   /// The defaults: 30 days of history, a third, a quarter.
-  public init() {}
+  package init() {}
 
   /// So many events are written at least between two considerations.
   package var eventsMin: UInt64 = 16_384

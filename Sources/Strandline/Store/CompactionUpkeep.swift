@@ -15,7 +15,7 @@ package final class CompactionUpkeep: Sendable {
   private struct State: Sendable {
     var isQueued = false
     /// It is not considered again before this event.
-    var notBefore: LSN = .none
+    var notBefore: LSN = .zero
     var failure: StrandlineError?
   }
 

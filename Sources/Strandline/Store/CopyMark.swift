@@ -45,7 +45,7 @@ extension StoreCore {
   /// In a copy that no writer of its own has gone on with: the first event is written under a new writer name. What is
   /// unsent may then have been sent by the original.
   package mutating func renameWriter(ofCopy mark: CopyMark?) {
-    guard let mark, (projections.sync.tenures.last?.first ?? .none) <= mark.lsn else { return }
+    guard let mark, (projections.sync.tenures.last?.first ?? .zero) <= mark.lsn else { return }
     renameWriter()
   }
 }

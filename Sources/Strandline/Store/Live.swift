@@ -75,11 +75,11 @@ extension RecordStore {
     Live(TypedQuestion(conditions, by: orders, limit: limit, fileID, line).observation(of: self))
   }
 
-  /// One value, kept up to date: ``observe(_:_:fileID:line:)`` for a view.
+  /// One value, kept up to date: ``observe(_:id:)`` for a view.
   @MainActor
   public func live<Value: SyncRecord>(
-    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line
-  ) -> Live<Value?> { Live(observe(type, id, fileID: fileID, line: line)) }
+    _ type: Value.Type, id: Value.ID
+  ) -> Live<Value?> { Live(observe(type, id: id)) }
 
   /// How many values meet all conditions, kept up to date: ``observeCount(_:where:fileID:line:)`` for a view.
   @MainActor

@@ -23,7 +23,7 @@ public enum MutationOutcome: Hashable, Sendable {
   /// The record was deleted at the server; the edit is kept in history.
   case deletedOnServer
   /// It can never be at the server, and why: another device has a record of another type there under the name.
-  case rejected(code: String, reason: String)
+  case rejected(code: CloudError.Code, reason: String)
   /// It was given up: by `RecordStore.discardChanges`, or by a rule of the app's for conflicts.
   case discarded
 
@@ -45,10 +45,10 @@ extension RecordStore {
   ///
   /// - Throws: `StrandlineError`: `.damaged`, `.io`, `.closed`.
   /// - Complexity: O(events from the range to the last one that settles a mutation of it).
-  public func outcomes(
-    of lsns: ClosedRange<LSN>, fileID: String = #fileID, line: Int = #line
+  package func outcomes(
+    of lsns: ClosedRange<LSN>
   ) throws -> [RecordID: MutationOutcome] {
-    try CallSite(fileID, line).run("reading the outcome of events \(lsns)") {
+    try CallSite.unnamed.run("reading the outcome of events \(lsns)") {
       try requireOpen()
       return try findOutcomes(of: lsns).compactMapValues(\.outcome)
     }
@@ -120,7 +120,7 @@ private struct OutcomeSearch {
   /// The fields in which it lost a conflict.
   private var lost: Set<String> = []
   /// The event that told of that conflict.
-  private var told = LSN.none
+  private var told = LSN.zero
 
   /// - Parameter earlier: the search for the mutation before, which is the same save if a rule has refused part of it: its
   ///   conflict lies between the two.

@@ -217,13 +217,13 @@ public struct StoreObservation<Element: Sendable>: AsyncSequence, Sendable {
 
 extension RecordStore {
   /// A record, now and whenever it has changed durably; nil where it does not live.
-  public func observe(_ id: RecordID, fileID: String = #fileID, line: Int = #line) -> StoreObservation<Record?> {
-    StoreObservation(self, .record(canonical(id))) { try $0.record(id, fileID: fileID, line: line) }
+  public func observe(_ id: RecordID) -> StoreObservation<Record?> {
+    StoreObservation(self, .record(canonical(id))) { try $0.record(id) }
   }
 
-  /// The store's state, now and whenever something of it has changed durably.
-  public func observeStatus(fileID: String = #fileID, line: Int = #line) -> StoreObservation<StoreStatus> {
-    StoreObservation(self, .all) { try $0.status(fileID: fileID, line: line) }
+  /// For tests: the store's state, now and whenever something of it has changed durably.
+  package func observeStatus() -> StoreObservation<StoreStatus> {
+    StoreObservation(self, .all) { try $0.status() }
   }
 
   /// Tells the observers what has become durable.

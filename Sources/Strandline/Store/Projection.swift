@@ -11,7 +11,7 @@
 /// let task = Task { try await store.project(into: search) }
 /// ```
 public protocol Projection: Sendable {
-  /// Names the projection, in `StoreStatus.projections` and in errors.
+  /// Names the projection, in `RecordStore.diagnostics()` and in errors.
   var name: String { get }
 
   /// Returns the position that the database has stored with the last batch; nil if it has none.
@@ -60,7 +60,7 @@ public struct ProjectionBatch: Sendable, Hashable {
 extension RecordStore {
   /// Keeps a projection in step: applies what it has missed, and then what becomes durable, until the store is closed.
   ///
-  /// As long as this runs, compaction leaves in place what the projection has not applied, and `StoreStatus.projections`
+  /// As long as this runs, compaction leaves in place what the projection has not applied, and `RecordStore.diagnostics()`
   /// names it with its lag. A projection that fell behind gets each record once, as it is then, however often it was
   /// written; a slow one delays no writer. A store that was opened for reading only is followed as far as `refresh()` has
   /// brought it, and the process that writes it does not wait.
@@ -73,9 +73,9 @@ extension RecordStore {
   ///   has; as `record(_:)` and `changes(since:)`.
   /// - Complexity: O(what has changed); to make it anew O(records), and memory for their IDs.
   public func project(
-    into projection: any Projection, rebuilding: Bool = true, fileID: String = #fileID, line: Int = #line
+    into projection: any Projection, rebuilding: Bool = true
   ) async throws {
-    try await CallSite(fileID, line).run("keeping the projection '\(projection.name)' in step") {
+    try await CallSite.unnamed.run("keeping the projection '\(projection.name)' in step") {
       try requireOpen()
       var signals = observers.signals(.events).makeAsyncIterator()
       do {
@@ -96,9 +96,9 @@ extension RecordStore {
   /// - Complexity: as `project(into:)`.
   @discardableResult
   public func bringUpToDate(
-    _ projection: any Projection, rebuilding: Bool = true, fileID: String = #fileID, line: Int = #line
+    _ projection: any Projection, rebuilding: Bool = true
   ) async throws -> LogPosition {
-    try await CallSite(fileID, line).run("bringing the projection '\(projection.name)' up to date") {
+    try await CallSite.unnamed.run("bringing the projection '\(projection.name)' up to date") {
       try requireOpen()
       var run = try await ProjectionRun(self, projection, rebuilding: rebuilding)
       return try await run.catchUp(to: durableLSN)

@@ -6,9 +6,9 @@ import Synchronization
 /// A durable write. Everything else about it can be awaited here.
 public struct Receipt: Sendable {
   /// The events of the transaction; nil if it changed nothing.
-  public let lsns: ClosedRange<LSN>?
+  package let lsns: ClosedRange<LSN>?
   /// Everything up to here was durable when the receipt was given.
-  public let durableLSN: LSN
+  package let durableLSN: LSN
   /// Where the transaction ends, in a form that may leave the process: `store.receipt(at:)` takes it after any number of
   /// relaunches. For a transaction that changed nothing it is the newest event that it saw.
   public let position: LogPosition
@@ -26,7 +26,7 @@ public struct Receipt: Sendable {
   ///
   /// A change that the server refused for now, and that is tried again by itself, is waited for. A wait that only a person
   /// ends is not: this throws what stands in the way, and can be called again. `pendingChanges()` says what is waited for. An
-  /// engine that does not run by itself is waited for until the app calls `now()`, and a suspended one until it is resumed.
+  /// engine that does not run by itself is waited for until the app calls `sync()`, and a suspended one until it is resumed.
   ///
   /// - Throws: `StrandlineError.notUploaded` if a change is held until the app edits, releases or discards it, or waits for
   ///   one that is, and if it was rejected, given up, lost in a conflict as a whole, or ended with a deletion at the server; the
@@ -36,9 +36,9 @@ public struct Receipt: Sendable {
   ///   it is closed meanwhile; `.damaged` and `.io` if an event of the transaction cannot be read; `CancellationError`.
   /// - Complexity: O(mutations of the transaction); O(events from the write to its end) where something else than the answer
   ///   to its own upload ended one.
-  public func uploaded(fileID: String = #fileID, line: Int = #line) async throws {
+  public func uploaded() async throws {
     guard let lsns else { return }
-    try await CallSite(fileID, line).run("waiting for an upload") {
+    try await CallSite.unnamed.run("waiting for an upload") {
       try await store.waitUntilSettled(lsns)
       try store.checkUploaded(lsns)
     }
@@ -49,11 +49,11 @@ public struct Receipt: Sendable {
   ///
   /// - Throws: as `uploaded()`, but a change that was rejected, given up, lost, or ended with a deletion is a value here.
   /// - Complexity: O(events from the write to its end).
-  public func outcome(fileID: String = #fileID, line: Int = #line) async throws -> [RecordID: MutationOutcome] {
+  public func outcome() async throws -> [RecordID: MutationOutcome] {
     guard let lsns else { return [:] }
-    return try await CallSite(fileID, line).run("reading the outcome of events \(lsns)") {
+    return try await CallSite.unnamed.run("reading the outcome of events \(lsns)") {
       try await store.waitUntilSettled(lsns)
-      return try store.outcomes(of: lsns, fileID: fileID, line: line)
+      return try store.outcomes(of: lsns)
     }
   }
 }
@@ -234,8 +234,8 @@ extension RecordStore {
   /// - Throws: `StrandlineError.noSuchRecord` if the position is not of this log: the store was restored from a backup
   ///   or is another one. `.damaged` and `.io` if an event of the transaction cannot be read; `.closed`.
   /// - Complexity: O(events of the transaction), and of the stretch before it that a compaction has removed.
-  public func receipt(at position: LogPosition, fileID: String = #fileID, line: Int = #line) throws -> Receipt {
-    try CallSite(fileID, line).run("looking for the write at event \(position.lsn)") {
+  public func receipt(at position: LogPosition) throws -> Receipt {
+    try CallSite.unnamed.run("looking for the write at event \(position.lsn)") {
       try requireOpen()
       return try findReceipt(at: position)
     }
@@ -244,7 +244,7 @@ extension RecordStore {
   private func findReceipt(at position: LogPosition) throws -> Receipt {
     let durable = source.durableLSN
     // A transaction that changed nothing in an empty log: every log has this place.
-    if position.lsn == .none { return Receipt(lsns: nil, durableLSN: durable, position: position, store: self) }
+    if position.lsn == .zero { return Receipt(lsns: nil, durableLSN: durable, position: position, store: self) }
     try check(position, in: projections.sync, upTo: durable)
     let first = try source.transactionStart(of: position.lsn)
     return Receipt(lsns: first...position.lsn, durableLSN: durable, position: position, store: self)

@@ -4,6 +4,7 @@
 // An event that is of several records, or of none, is no change here: requests, tokens, zones and waits are what the sync
 // engine keeps for itself, and `log-dump` shows them.
 
+public import Foundation
 import StrandlineSystem
 
 /// A change of a record: what was done to it, here or by the server, and when.
@@ -51,13 +52,14 @@ public struct RecordChange: Hashable, Sendable {
   public var kind: Kind
   /// Who did it.
   public var origin: Origin
-  /// When, in milliseconds since 1970: by this device's clock for what it did, by the server's for what came from there.
+  /// When: by this device's clock for what it did, by the server's for what came from there.
   /// Nil where the log does not say it.
-  public var milliseconds: Int64?
+  public var date: Date? { milliseconds.map { Date(milliseconds: $0) } }
+  package var milliseconds: Int64?
   /// The record as it was saved, merged or fetched. Nil for other changes, and where compaction has removed it.
   public var record: Record?
   /// The mutation that was settled, merged, held, released, given up or blocked, or that met a conflict; nil for other changes.
-  public var mutation: LSN?
+  package var mutation: LSN?
   /// What became of the mutation, if it was settled.
   public var outcome: MutationOutcome?
   /// Code and words of a hold, a block or a refusal; why an edit was given up, and why a merge did not go by its rule.
@@ -65,13 +67,13 @@ public struct RecordChange: Hashable, Sendable {
   /// Of a merge or a conflict: the rule by which it was decided, as `RecordConflict.rule` names it. What was saved here is the
   /// change at `mutation`, what came from the server the one at `base`, and both were made from the one at `ancestor`: an
   /// app can show them, and saves what it wants back.
-  public var rule: String?
+  public var rule: RecordConflict.Rule?
   /// Of a conflict: what became of each field that a rule decided.
   public var fields: [ConflictField] = []
   /// Of a merge or a conflict: the change that brought the server's version or deletion, or acknowledged it.
-  public var base: LSN?
+  package var base: LSN?
   /// Of a merge or a conflict: the change with the version that both sides were made from; nil if that is not known.
-  public var ancestor: LSN?
+  package var ancestor: LSN?
   /// Of a deletion: that of the record above it, which took this one along (`ParentSchema.whenDeleted`). Nil for one that was
   /// asked for.
   public var cause: LSN?
@@ -92,20 +94,20 @@ extension RecordChange {
       self.init(packed: .saved, of: id, at: position, by: .local, saved.time.milliseconds)
     case .deleted(let deleted):
       self.init(position, id, .deleted, .local, deleted.time.milliseconds)
-      cause = deleted.cause == .none ? nil : deleted.cause
+      cause = deleted.cause == .zero ? nil : deleted.cause
     case .merged(let merged):
       self.init(position, id, .merged, .local, merged.time.milliseconds, of: merged.local)
       reason = Self.words("", merged.words)
-      rule = merged.rule
-      base = merged.base == .none ? nil : merged.base
-      ancestor = merged.ancestor == .none ? nil : merged.ancestor
+      rule = RecordConflict.Rule(rawValue: merged.rule)
+      base = merged.base == .zero ? nil : merged.base
+      ancestor = merged.ancestor == .zero ? nil : merged.ancestor
     case .conflicted(let conflicted):
       self.init(position, id, .conflicted, .local, conflicted.wallMilliseconds, of: conflicted.local)
       reason = Self.words("", conflicted.words)
-      rule = conflicted.rule
+      rule = RecordConflict.Rule(rawValue: conflicted.rule)
       fields = conflicted.fields.map(ConflictField.init)
-      base = conflicted.server == .none ? nil : conflicted.server
-      ancestor = conflicted.ancestor == .none ? nil : conflicted.ancestor
+      base = conflicted.server == .zero ? nil : conflicted.server
+      ancestor = conflicted.ancestor == .zero ? nil : conflicted.ancestor
     case .fetchedSave(let fetched):
       self.init(position, id, .fetched, .server, fetched.modified?.milliseconds)
     case .fetchedDelete:
@@ -130,10 +132,10 @@ extension RecordChange {
 
   private init(
     _ position: LogPosition, _ id: RecordID, _ kind: Kind, _ origin: Origin, _ milliseconds: Int64?,
-    of mutation: LSN = .none
+    of mutation: LSN = .zero
   ) {
     self.init(position: position, id: id, kind: kind, origin: origin, milliseconds: milliseconds)
-    if mutation != .none { self.mutation = mutation }
+    if mutation != .zero { self.mutation = mutation }
   }
 
   private static func words(_ code: String, _ words: String) -> String? {
@@ -165,7 +167,7 @@ extension Settled {
     case .superseded: .superseded(by: lsn)
     case .cancelled: .cancelled
     case .deletedOnServer: .deletedOnServer
-    case .rejected: .rejected(code: code, reason: words)
+    case .rejected: .rejected(code: CloudError.Code(rawValue: code), reason: words)
     case .discarded: .discarded
     case .lost: .lost
     }
@@ -188,7 +190,7 @@ struct PositionFinder {
 
 extension LogPosition {
   /// The place before the first event of every store.
-  public static let start = LogPosition(tenure: 0, lsn: .none)
+  public static let start = LogPosition(tenure: 0, lsn: .zero)
 }
 
 extension StoreView {

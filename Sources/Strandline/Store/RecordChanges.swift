@@ -12,26 +12,23 @@
 public struct RecordChanges: AsyncSequence, Sendable {
   private let store: RecordStore
   private let position: LogPosition
-  private let site: CallSite
 
-  init(_ store: RecordStore, since position: LogPosition, _ site: CallSite) {
+  init(_ store: RecordStore, since position: LogPosition) {
     self.store = store
     self.position = position
-    self.site = site
   }
 
   /// Begins after the position.
   public func makeAsyncIterator() -> AsyncIterator {
     // In this order: what becomes durable from here on is told, and the first page has what was before.
     let signals = store.observers.signals(.events)
-    return AsyncIterator(store, position, signals, site)
+    return AsyncIterator(store, position, signals)
   }
 
   /// The changes, one after the other.
   public struct AsyncIterator: AsyncIteratorProtocol {
     private static let pageLimit = 256
     private let store: RecordStore
-    private let site: CallSite
     private var signals: AsyncStream<Void>.AsyncIterator
     private var position: LogPosition
     private var page: ArraySlice<RecordChange> = []
@@ -39,10 +36,9 @@ public struct RecordChanges: AsyncSequence, Sendable {
     private var isOver = false
 
     fileprivate init(
-      _ store: RecordStore, _ position: LogPosition, _ signals: AsyncStream<Void>, _ site: CallSite
+      _ store: RecordStore, _ position: LogPosition, _ signals: AsyncStream<Void>
     ) {
       self.store = store
-      self.site = site
       self.signals = signals.makeAsyncIterator()
       self.position = position
     }
@@ -54,8 +50,7 @@ public struct RecordChanges: AsyncSequence, Sendable {
         if let change = page.popFirst() { return change }
         if !hasMore, await signals.next() == nil { break }
         do {
-          let read = try store.changes(
-            since: position, limit: Self.pageLimit, fileID: site.fileID, line: site.line)
+          let read = try store.changes(since: position, limit: Self.pageLimit)
           page = read.changes[...]
           position = read.position
           hasMore = read.hasMore
@@ -76,6 +71,6 @@ extension RecordStore {
   ///
   /// A consumer that is slow delays no writer and takes no memory but for a page.
   public func observeChanges(
-    since position: LogPosition, fileID: String = #fileID, line: Int = #line
-  ) -> RecordChanges { RecordChanges(self, since: position, CallSite(fileID, line)) }
+    since position: LogPosition
+  ) -> RecordChanges { RecordChanges(self, since: position) }
 }

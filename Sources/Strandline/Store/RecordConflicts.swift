@@ -1,21 +1,55 @@
 // The conflicts of a record, as the log tells them: what both sides were made from, what each of them was, what became of them
 // and by which rule. An app shows them, and saves what it wants back.
 
+public import Foundation
 import StrandlineSystem
 
 /// One conflict of a record: an edit or a deletion of this device met another device's, or a save of an older state of the record
 /// met what the store has, and a rule has kept that.
 public struct RecordConflict: Hashable, Sendable {
+  /// A rule that decided about a record or a field.
+  public struct Rule: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+    /// Its name in the log.
+    public let rawValue: String
+    /// The rule of a name.
+    public init(rawValue: String) { self.rawValue = rawValue }
+
+    /// Both sides' fields were joined.
+    public static let join = Rule(rawValue: Merged.joinRule)
+    /// What was saved here won.
+    public static let clientWins = Rule(rawValue: Merged.clientWinsRule)
+    /// What the server had won.
+    public static let serverWins = Rule(rawValue: Conflicted.serverWinsRule)
+    /// The app's own rule decided.
+    public static let resolver = Rule(rawValue: Merged.resolverRule)
+    /// A new life took the place of the server's.
+    public static let replace = Rule(rawValue: Merged.replaceRule)
+    /// An edit won over a deletion.
+    public static let revive = Rule(rawValue: Merged.reviveRule)
+    /// An edit lost against a deletion.
+    public static let deletion = Rule(rawValue: Conflicted.deletionRule)
+    /// The items of both sides' lists were joined.
+    public static let union = Rule(rawValue: "union")
+    /// The differences of both sides were added.
+    public static let counter = Rule(rawValue: "counter")
+    /// The greater value won.
+    public static let greatest = Rule(rawValue: "greatest")
+    /// The server has the record under another type.
+    public static let type = Rule(rawValue: Conflicted.typeRule)
+
+    /// Its name.
+    public var description: String { rawValue }
+  }
+
   /// Its place in the log. `conflicts(of:after:)` goes on after this.
   public var position: LogPosition
   /// Which record.
   public var id: RecordID
-  /// When it was decided, in milliseconds since 1970 by this device's clock; nil where the log does not say it.
-  public var milliseconds: Int64?
-  /// The rule that decided: `join`, `clientWins`, `serverWins` or `resolver`; `replace` for a new life in the place of the
-  /// server's; `revive` for an edit that won over a deletion; `deletion` for one that lost against a deletion; `type` for a
-  /// record that the server has under another type.
-  public var rule: String
+  /// When it was decided by this device's clock; nil where the log does not say it.
+  public var date: Date? { milliseconds.map { Date(milliseconds: $0) } }
+  package var milliseconds: Int64?
+  /// The rule that decided.
+  public var rule: Rule
   /// Why it was not the rule that the app declared, or which rule of it gave the edit up; nil if there is nothing to say.
   public var reason: String?
   /// Of each field that both sides changed to a different end, or that a rule took from one of them: which side lost,
@@ -51,11 +85,11 @@ public struct ConflictField: Hashable, Sendable {
   /// The field; `___parent` is the record's parent.
   public var name: String
   /// The rule that decided: a `FieldRule`, or the rule of the record.
-  public var rule: String
+  public var rule: RecordConflict.Rule
   /// Whose value lost.
   public var loser: Loser
 
-  package init(name: String, rule: String, loser: Loser) {
+  package init(name: String, rule: RecordConflict.Rule, loser: Loser) {
     (self.name, self.rule, self.loser) = (name, rule, loser)
   }
 }
@@ -74,20 +108,18 @@ extension RecordStore {
   ///   - id: the record.
   ///   - lsn: only conflicts after this event: the LSN of the last one's position, for the next page.
   ///   - limit: the most conflicts.
-  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
-  ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.invalidValue` for a limit below 1; `.damaged` if the log cannot be read further,
   ///   `.fromTheFuture`, `.io`, `.closed`.
   /// - Complexity: O(bytes of the log after `lsn`).
   public func conflicts(
-    of id: RecordID, after lsn: LSN = .none, limit: Int = 100, fileID: String = #fileID, line: Int = #line
+    of id: RecordID, after lsn: LSN = .zero, limit: Int = 100
   ) throws -> [RecordConflict] {
-    try CallSite(fileID, line).run("reading the conflicts of record '\(id)'") {
+    try CallSite.unnamed.run("reading the conflicts of record '\(id)'") {
       try check(limit: limit)
       var conflicts: [RecordConflict] = []
       var next: LSN? = lsn
       while let after = next, conflicts.count < limit {
-        let page = try history(of: id, after: after, limit: 256, fileID: fileID, line: line)
+        let page = try history(of: id, after: after, limit: 256)
         for change in page.changes where conflicts.count < limit {
           if let conflict = try conflict(change) { conflicts.append(conflict) }
         }
@@ -120,9 +152,9 @@ extension RecordStore {
     switch try source.eventIfKept(at: next) {
     case .merged(let merged)? where merged.id == change.id: conflict.result = try version(of: change.id, at: next)
     // What the rules have left of a save. After a conflict of types the app's next edit may follow.
-    case .saved(let saved)? where saved.id == change.id && rule != Conflicted.typeRule:
+    case .saved(let saved)? where saved.id == change.id && rule != .type:
       conflict.result = try version(of: change.id, at: next)
-    default: if rule != Conflicted.deletionRule { conflict.result = conflict.server }
+    default: if rule != .deletion { conflict.result = conflict.server }
     }
     return conflict
   }
@@ -139,7 +171,7 @@ extension RecordStore {
 extension RecordConflict {
   /// Whether both sides changed the record, to different values. If not, the edit was only moved to a newer version.
   fileprivate var isOfBothSides: Bool {
-    guard rule == Merged.joinRule, let server, let local else { return true }
+    guard rule == .join, let server, let local else { return true }
     if server.fields == local.fields, server.parent.equalsUTF8(local.parent) { return false }
     return ancestor.map { $0.fields != server.fields || !$0.parent.equalsUTF8(server.parent) } ?? true
   }
@@ -164,6 +196,6 @@ extension ConflictField {
       case .there: .there
       case .both: .both
       }
-    self.init(name: field.name, rule: field.rule, loser: loser)
+    self.init(name: field.name, rule: RecordConflict.Rule(rawValue: field.rule), loser: loser)
   }
 }

@@ -38,11 +38,9 @@ extension RecordStore {
   ///   `.closed`; `CancellationError` if the task is cancelled.
   /// - Complexity: O(bytes of the log).
   @discardableResult
-  public func backup(
-    to newPath: String, fileID: String = #fileID, line: Int = #line
-  ) async throws -> StoreBackup {
+  public func backup(to newPath: String) async throws -> StoreBackup {
     try await Self.onOwnThread { flag in
-      try self.backupBlocking(to: newPath, fileID: fileID, line: line) { _ in try flag.check() }
+      try self.backupBlocking(to: newPath) { _ in try flag.check() }
     }
   }
 
@@ -52,11 +50,10 @@ extension RecordStore {
   /// - Throws: `StrandlineError` as `backup(to:)`, and `.noSuchStore`.
   @discardableResult
   public static func backup(
-    at path: String, to newPath: String, environment: StoreEnvironment = .real, fileID: String = #fileID,
-    line: Int = #line
+    at path: String, to newPath: String, environment: StoreEnvironment = .real
   ) async throws -> StoreBackup {
     try await onOwnThread { flag in
-      try backupBlocking(at: path, to: newPath, environment: environment, fileID: fileID, line: line) { _ in
+      try backupBlocking(at: path, to: newPath, environment: environment) { _ in
         try flag.check()
       }
     }
@@ -65,10 +62,9 @@ extension RecordStore {
   /// The same on a plain thread.
   @discardableResult
   package func backupBlocking(
-    to newPath: String, fileID: String = #fileID, line: Int = #line,
-    progress: (LogBackupProgress) throws -> Void = { _ in }
+    to newPath: String, progress: (LogBackupProgress) throws -> Void = { _ in }
   ) throws -> StoreBackup {
-    try CallSite(fileID, line).run("backing the store at '\(path)' up") {
+    try CallSite.unnamed.run("backing the store at '\(path)' up") {
       try requireOpen()
       // Says in the log how far it is durable; a log that cannot say it now said it with its last groups.
       if case .writer(let log) = source, case .open = log.state {
@@ -77,7 +73,7 @@ extension RecordStore {
         try log.raiseControl()
       }
     }
-    return try CallSite(fileID, line).run("backing the store at '\(path)' up to '\(newPath)'") {
+    return try CallSite.unnamed.run("backing the store at '\(path)' up to '\(newPath)'") {
       do {
         return try Self.backup(of: source.folder, to: newPath, environment, progress)
       } catch {
@@ -89,10 +85,10 @@ extension RecordStore {
   }
 
   package static func backupBlocking(
-    at path: String, to newPath: String, environment: StoreEnvironment, fileID: String = #fileID, line: Int = #line,
+    at path: String, to newPath: String, environment: StoreEnvironment,
     progress: (LogBackupProgress) throws -> Void = { _ in }
   ) throws -> StoreBackup {
-    try CallSite(fileID, line).run("backing the store at '\(path)' up to '\(newPath)'") {
+    try CallSite.unnamed.run("backing the store at '\(path)' up to '\(newPath)'") {
       let system = environment.system
       return try backup(of: try LogReader.folder(of: path, environment: system), to: newPath, system, progress)
     }

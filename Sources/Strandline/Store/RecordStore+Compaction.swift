@@ -39,7 +39,7 @@ extension RecordStore {
   /// What goes is judged by the log alone. Where the index says something else, it is made again first.
   ///
   /// A store compacts itself, as its options say; this does it now. Of the past stays what `history` says, or
-  /// `StoreOptions.compaction` if that is nil.
+  /// `StoreOptions.history` if that is nil.
   ///
   /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull` (until it ends, what stays is on the disk twice),
   ///   `.damaged` (what stands before the damage was compacted), `.eventsHeld` (so was what is older than a view or a
@@ -48,15 +48,13 @@ extension RecordStore {
   /// - Complexity: O(bytes of the log that may go), read four times and what stays written once; with a part of the
   ///   history read once more. Memory for what the index keeps in memory, three times.
   @discardableResult
-  public func compact(
-    keeping history: HistoryRetention? = nil, fileID: String = #fileID, line: Int = #line
-  ) async throws -> StoreCompaction {
+  public func compact(keeping history: HistoryRetention? = nil) async throws -> StoreCompaction {
     // Reading a whole log blocks its thread for long, so it does not run on the cooperative pool.
     try await withCheckedThrowingContinuation { continuation in
       DispatchQueue.global(qos: .utility).async {
         continuation.resume(
           with: Result {
-            try self.compactBlocking(keeping: history ?? self.policy.history, fileID: fileID, line: line)
+            try self.compactBlocking(keeping: history ?? self.policy.history)
           })
       }
     }
@@ -65,10 +63,10 @@ extension RecordStore {
   /// The same on a plain thread.
   @discardableResult
   package func compactBlocking(
-    keeping history: HistoryRetention = .latest, fileID: String = #fileID, line: Int = #line
+    keeping history: HistoryRetention = .latest
   ) throws -> StoreCompaction {
-    try requireNoClosure(of: "compact", CallSite(fileID, line))
-    return try CallSite(fileID, line).run("compacting the store at '\(path)'") {
+    try requireNoClosure(of: "compact", CallSite.unnamed)
+    return try CallSite.unnamed.run("compacting the store at '\(path)'") {
       try compactRebuilding(history, worthIf: nil) { try self.requireWritable() } ?? StoreCompaction()
     }
   }

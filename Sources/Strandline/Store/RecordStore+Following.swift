@@ -20,8 +20,8 @@ extension RecordStore {
   ///   call goes on behind them.
   /// - Complexity: O(new events); after a compaction O(bytes of the log).
   @discardableResult
-  public func refresh(fileID: String = #fileID, line: Int = #line) throws -> Bool {
-    try CallSite(fileID, line).run("reading what is new in the store at '\(path)'") {
+  public func refresh() throws -> Bool {
+    try CallSite.unnamed.run("reading what is new in the store at '\(path)'") {
       try requireOpen()
       guard case .reader(let reader) = source else { return false }
       return try core.withLock { _ in try follow(reader) }
@@ -99,7 +99,7 @@ private struct MissedEvents: Error {}
 ///
 /// It ends when the store is closed, and at once when the task is cancelled; it throws what `RecordStore.refresh` throws, and
 /// ends with that. Each iteration looks for itself.
-public struct StoreRefreshes: AsyncSequence, Sendable {
+package struct StoreRefreshes: AsyncSequence, Sendable {
   private let store: RecordStore
   private let milliseconds: Int64
 
@@ -109,10 +109,10 @@ public struct StoreRefreshes: AsyncSequence, Sendable {
   }
 
   /// Begins to follow.
-  public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(store, milliseconds) }
+  package func makeAsyncIterator() -> AsyncIterator { AsyncIterator(store, milliseconds) }
 
   /// The newest events, one after the other.
-  public struct AsyncIterator: AsyncIteratorProtocol {
+  package struct AsyncIterator: AsyncIteratorProtocol {
     private let store: RecordStore
     private let milliseconds: Int64
     private var hasBegun = false
@@ -124,7 +124,7 @@ public struct StoreRefreshes: AsyncSequence, Sendable {
     }
 
     /// The newest event that can be read now, when there is more than before; nil at the end.
-    public mutating func next() async throws -> LSN? {
+    package mutating func next() async throws -> LSN? {
       guard !isOver else { return nil }
       do {
         while true {
@@ -152,7 +152,7 @@ extension RecordStore {
   /// - Parameter interval: how long to wait between two looks, a millisecond at least. The writing process says at
   ///   once what is durable.
   /// - Complexity: a look costs a few reads of the disk if nothing is new, else as `refresh()`.
-  public func refreshes(every interval: Duration = .milliseconds(200)) -> StoreRefreshes {
+  package func refreshes(every interval: Duration = .milliseconds(200)) -> StoreRefreshes {
     StoreRefreshes(self, max(1, interval.wholeMilliseconds))
   }
 }

@@ -43,9 +43,9 @@ extension RecordStore {
   ///   `.fromTheFuture`, `.io`, `.closed`.
   /// - Complexity: O(bytes of the log after `lsn`); memory for the page.
   public func history(
-    of id: RecordID, after lsn: LSN = .none, limit: Int = 1_000, fileID: String = #fileID, line: Int = #line
+    of id: RecordID, after lsn: LSN = .zero, limit: Int = 1_000
   ) throws -> RecordHistory {
-    try CallSite(fileID, line).run("reading the history of record '\(id)'") {
+    try CallSite.unnamed.run("reading the history of record '\(id)'") {
       try requireOpen()
       try check(limit: limit)
       let id = canonical(id)
@@ -74,9 +74,9 @@ extension RecordStore {
   ///   read; `.closed`.
   /// - Complexity: O(bytes of the page).
   public func changes(
-    since position: LogPosition, limit: Int = 1_000, fileID: String = #fileID, line: Int = #line
+    since position: LogPosition, limit: Int = 1_000
   ) throws -> ChangePage {
-    try CallSite(fileID, line).run("reading the changes since event \(position.lsn)") {
+    try CallSite.unnamed.run("reading the changes since event \(position.lsn)") {
       try requireOpen()
       try check(limit: limit)
       // A store that is open for reading reads an event before it knows whose it is.
@@ -104,7 +104,7 @@ extension RecordStore {
   /// - Throws: `.noSuchRecord`.
   func check(_ position: LogPosition, in sync: SyncState, upTo durable: LSN) throws(StrandlineError) {
     // Every log has the place before the first event.
-    if position.lsn == .none || sync.owns(position.lsn, tenure: position.tenure, upTo: durable) { return }
+    if position.lsn == .zero || sync.owns(position.lsn, tenure: position.tenure, upTo: durable) { return }
     throw StrandlineError(
       .noSuchRecord,
       "position \(position.lsn) was not given by the log at '\(path)': "
@@ -156,7 +156,7 @@ private struct HistoryReading {
   /// The deletion that the store knows of the name, until the event that says so was met or its place was passed.
   private var deletion: DeletionEntry?
   private var changes: [RecordChange] = []
-  private var compacted: LSN = .none
+  private var compacted: LSN = .zero
   private var last: LSN
   private var isFull = false
 
@@ -226,7 +226,7 @@ private struct HistoryReading {
     // The newest events have left the log.
     if !isFull, last < durable { compacted = durable }
     return RecordHistory(
-      changes: changes, next: isFull && last < durable ? last : nil, compactedLSN: compacted == .none ? nil : compacted)
+      changes: changes, next: isFull && last < durable ? last : nil, compactedLSN: compacted == .zero ? nil : compacted)
   }
 }
 

@@ -9,8 +9,8 @@ extension RecordStore {
   ///
   /// - Throws: `StrandlineError`: `.closed`; in a store that was opened for reading only, `.io` if they cannot be read, and
   ///   `.damaged` if their file is. A store that was opened for writing has none then, and `status()` says why.
-  public func indexes(fileID: String = #fileID, line: Int = #line) throws -> [RecordIndexStatus] {
-    try CallSite(fileID, line).run("listing the indexes of the store at '\(path)'") {
+  public func indexes() throws -> [RecordIndexStatus] {
+    try CallSite.unnamed.run("listing the indexes of the store at '\(path)'") {
       try requireOpen()
       if let index { return index.declared }
       let files = IndexFiles(
@@ -30,7 +30,7 @@ extension RecordStore {
   ///
   /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull`, `.io`, `.closed`, `.suspended`; `.invalidValue` for a field or
   ///   a type that has no name, or above 340 indexes.
-  public func addIndex(_ index: RecordIndex, fileID: String = #fileID, line: Int = #line) throws {
+  package func addIndex(_ index: RecordIndex, fileID: String = #fileID, line: Int = #line) throws {
     try CallSite(fileID, line).run("adding the index \(index)") {
       let writer = try requireIndex()
       if index.recordType.isEmpty || index.fields.contains(where: { $0.field.isEmpty }) {
@@ -44,7 +44,7 @@ extension RecordStore {
   /// store are merged. Does nothing if it is not declared. After an error as with `addIndex`.
   ///
   /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull`, `.io`, `.closed`, `.suspended`.
-  public func dropIndex(_ index: RecordIndex, fileID: String = #fileID, line: Int = #line) throws {
+  package func dropIndex(_ index: RecordIndex, fileID: String = #fileID, line: Int = #line) throws {
     try CallSite(fileID, line).run("dropping the index \(index)") { try requireIndex().drop(index) }
   }
 
@@ -54,7 +54,7 @@ extension RecordStore {
   ///   `.suspended` also if the store is closed or suspended meanwhile. What is not built then is built after the next
   ///   open, or after `resume()`.
   /// - Complexity: reads every record of the types whose indexes are not built.
-  public func buildIndexes(fileID: String = #fileID, line: Int = #line) async throws {
+  package func buildIndexes(fileID: String = #fileID, line: Int = #line) async throws {
     // Reading all records blocks its thread for long, so it does not run on the cooperative pool.
     try await withCheckedThrowingContinuation { continuation in
       DispatchQueue.global(qos: .utility).async {

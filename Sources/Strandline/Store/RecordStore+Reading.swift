@@ -9,8 +9,8 @@ extension RecordStore {
   ///
   /// - Throws: `StrandlineError.damaged` if its bytes do not verify, `.io`, `.closed`.
   /// - Complexity: one or two reads of the log.
-  public func record(_ id: RecordID, fileID: String = #fileID, line: Int = #line) throws -> Record? {
-    try CallSite(fileID, line).run("reading record '\(id)'") {
+  public func record(_ id: RecordID) throws -> Record? {
+    try CallSite.unnamed.run("reading record '\(id)'") {
       try requireOpen()
       let id = canonical(id)
       return try load(id, entry(id, asOf: nil), asOf: nil)
@@ -21,8 +21,8 @@ extension RecordStore {
   ///
   /// - Throws: `StrandlineError` as `record(_:)`.
   /// - Complexity: one or two reads of the log a record, in the order in which they lie there.
-  public func records(_ ids: [RecordID], fileID: String = #fileID, line: Int = #line) throws -> [Record] {
-    try view(fileID: fileID, line: line).records(ids, fileID: fileID, line: line)
+  public func records(_ ids: [RecordID]) throws -> [Record] {
+    try view().records(ids)
   }
 
   /// The one spelling of a zone: its owner may be the own user's name.
@@ -46,12 +46,12 @@ extension RecordStore {
   /// - Throws: `StrandlineError.closed`, `.io`.
   /// - Complexity: O(records that are looked at): those of the zone with the prefix, or of all zones, behind `after`, until
   ///   there are enough. And O(changes that lie in memory, at most some ten thousand).
-  public func recordIDs(
+  package func recordIDs(
     ofType type: String? = nil, in zone: ZoneID? = nil, prefix: String = "", after: RecordID? = nil,
-    limit: Int = .max, fileID: String = #fileID, line: Int = #line
+    limit: Int = .max
   ) throws -> [RecordID] {
-    try CallSite(fileID, line).run("listing records") {
-      let view = try view(fileID: fileID, line: line)
+    try CallSite.unnamed.run("listing records") {
+      let view = try view()
       var ids: [RecordID] = []
       guard limit > 0 else { return ids }
       let range = EntryScan.Range(zone: zone, namePrefix: prefix, after: after.map(canonical))
@@ -68,20 +68,19 @@ extension RecordStore {
   ///
   /// - Throws: `StrandlineError` as `record(_:)`; what `body` throws.
   public func forEachRecord(
-    ofType type: String? = nil, in zone: ZoneID? = nil, fileID: String = #fileID, line: Int = #line,
-    _ body: (Record) throws -> Void
+    ofType type: String? = nil, in zone: ZoneID? = nil, _ body: (Record) throws -> Void
   ) throws {
-    try view(fileID: fileID, line: line).forEachRecord(ofType: type, in: zone, fileID: fileID, line: line, body)
+    try view().forEachRecord(ofType: type, in: zone, body)
   }
 
   /// The living records of a type, in the order of zone and name.
   ///
   /// - Throws: `StrandlineError` as `record(_:)`.
   public func records(
-    ofType type: String, in zone: ZoneID? = nil, fileID: String = #fileID, line: Int = #line
+    ofType type: String, in zone: ZoneID? = nil
   ) throws -> [Record] {
     var result: [Record] = []
-    try forEachRecord(ofType: type, in: zone, fileID: fileID, line: line) { result.append($0) }
+    try forEachRecord(ofType: type, in: zone) { result.append($0) }
     return result
   }
 

@@ -20,19 +20,17 @@ extension RecordStore {
   ///
   /// - Parameters:
   ///   - id: the record.
-  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
-  ///   - line: the caller's line; leave it out.
   /// - Returns: the receipt of the creation.
   /// - Throws: `StrandlineError`: `.recordExists` if it lives; `.noSuchRecord` if the log has no version of it, because
-  ///   there never was one or a compaction has removed it (`StoreOptions.compaction`); `.recordWasDeleted` if it would be
+  ///   there never was one or a compaction has removed it (`StoreOptions.history`); `.recordWasDeleted` if it would be
   ///   below a deleted record, and records of its type are deleted with their parent: restore that one; else as
   ///   `history(of:)` and `write`.
   /// - Complexity: O(bytes of the log).
   @discardableResult
-  public func restore(_ id: RecordID, fileID: String = #fileID, line: Int = #line) async throws -> Receipt {
-    try await CallSite(fileID, line).run("restoring record '\(id)'") {
+  public func restore(_ id: RecordID) async throws -> Receipt {
+    try await CallSite.unnamed.run("restoring record '\(id)'") {
       let lost = try lostRecords([id])
-      return try await write(fileID: fileID, line: line) { tx in try tx.restore(lost) }
+      return try await commit("restore", "", 0) { tx in try tx.restore(lost) }.receipt
     }
   }
 
@@ -48,13 +46,13 @@ extension RecordStore {
     let ids = ids.map(canonical)
     let durable = durableLSN
     var deletions = TakenAlong(of: ids)
-    try source.scan(after: .none, upTo: durable) { found in
+    try source.scan(after: .zero, upTo: durable) { found in
       try deletions.take(found)
       return true
     }
     var versions: [RecordID: LastVersion] = [:]
     for id in ids + deletions.taken.map(\.id) { versions[id] = LastVersion() }
-    try source.scan(after: .none, upTo: durable) { found in
+    try source.scan(after: .zero, upTo: durable) { found in
       guard EventCodec.kind(ofBody: found.body)?.isOfOneRecord == true else { return true }
       let event = try found.decoded()
       guard let id = event.recordID, versions[id] != nil,

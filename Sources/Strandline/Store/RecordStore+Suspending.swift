@@ -92,7 +92,7 @@ extension RecordStore {
   /// compaction and the building of an index are given up, which loses nothing; they throw `.suspended`. When this returns,
   /// no thread of the store writes a file, and other processes can open it for writing. Until `resume()`:
   ///
-  /// - `write`, `compact`, `addIndex`, `dropIndex`, `buildIndexes` and `SyncEngine.now()` throw `.suspended`, and no
+  /// - `write`, `compact`, `addIndex`, `dropIndex`, `buildIndexes` and `SyncEngine.sync()` throw `.suspended`, and no
   ///   automatic cycle runs;
   /// - reads, views, queries and observations go on and show what was durable at the suspension; `refresh()` shows what
   ///   other processes wrote since;

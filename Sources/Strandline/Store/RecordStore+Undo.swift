@@ -50,7 +50,7 @@ extension RecordStore {
   /// Takes a transaction back, in one new transaction, which is durable when this returns.
   ///
   /// ```swift
-  /// let receipt = try await store.write { try $0.delete(Folder.self, id) }
+  /// let receipt = try await store.write { try $0.delete(Folder.self, id: id) }
   /// let undone = try await store.undo(receipt)  // the folder is back, with all that was deleted with it
   /// try await store.undo(undone.receipt)  // and gone again: a redo
   /// ```
@@ -62,16 +62,16 @@ extension RecordStore {
   /// changed since.
   ///
   /// - Throws: `StrandlineError`: `.positionExpired` if a compaction has removed what the store held then
-  ///   (`StoreOptions.compaction`); `.misuse` for a receipt of another store; else as `view(asOf:)` and `write`. Nothing has
+  ///   (`StoreOptions.history`); `.misuse` for a receipt of another store; else as `view(asOf:)` and `write`. Nothing has
   ///   changed then.
   /// - Complexity: O(bytes of the log since the transaction).
   @discardableResult
-  public func undo(_ receipt: Receipt, fileID: String = #fileID, line: Int = #line) async throws -> Undone {
-    let site = CallSite(fileID, line)
+  public func undo(_ receipt: Receipt) async throws -> Undone {
+    let site = CallSite.unnamed
     let (before, after) = try site.run("undoing a transaction of the store at '\(path)'") {
       try recordsAround(receipt, site)
     }
-    let (kept, new) = try await write(fileID: fileID, line: line) { tx in
+    let (kept, new) = try await commit("undo", "", 0) { tx in
       try site.run("undoing a transaction") {
         var undo = UndoRun(before: before, after: after)
         return try undo.apply(to: &tx)
@@ -90,9 +90,9 @@ extension RecordStore {
     }
     guard let lsns = receipt.lsns else { return ([:], [:]) }
     let end = LSN(lsns.lowerBound.rawValue - 1)
-    let start = end == .none ? LogPosition.start : LogPosition(tenure: projections.sync.tenure(of: end) ?? 0, lsn: end)
-    let old = try view(asOf: start, fileID: site.fileID, line: site.line)
-    let new = try view(asOf: receipt.position, fileID: site.fileID, line: site.line)
+    let start = end == .zero ? LogPosition.start : LogPosition(tenure: projections.sync.tenure(of: end) ?? 0, lsn: end)
+    let old = try view(asOf: start)
+    let new = try view(asOf: receipt.position)
     var ids: Set<RecordID> = []
     try source.scan(after: end, upTo: lsns.upperBound) { found in
       if EventCodec.kind(ofBody: found.body)?.isOfOneRecord == true, let id = try found.decoded().recordID {
@@ -101,7 +101,7 @@ extension RecordStore {
       return true
     }
     func records(_ view: StoreView) throws -> [RecordID: Record] {
-      let found = try view.records(ids.sorted(), fileID: site.fileID, line: site.line)
+      let found = try view.records(ids.sorted())
       return Dictionary(found.map { ($0.id, $0) }) { first, _ in first }
     }
     return (try records(old), try records(new))
@@ -140,7 +140,7 @@ private struct UndoRun {
   private mutating func delete(_ id: RecordID, _ tx: inout WriteTransaction) throws {
     guard let new = after[id], let now = try tx.find(id) else { return }
     guard now.fields == new.fields, sameParent(now, new) else { return keep(id, nil, .changedSince) }
-    try tx.delete(id)
+    try tx.delete(id, fileID: "", line: 0)
   }
 
   private mutating func edit(_ id: RecordID, _ tx: inout WriteTransaction) throws {

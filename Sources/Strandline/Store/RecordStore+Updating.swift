@@ -6,7 +6,7 @@ extension RecordStore {
   /// Edits a typed value in a transaction of its own: `WriteTransaction.update`.
   ///
   /// ```swift
-  /// try await store.update(Note.self, id) { $0.title = "High tide" }
+  /// try await store.update(Note.self, id: id) { $0.title = "High tide" }
   /// ```
   ///
   /// The closure runs as that of `write`. `.value` after the call takes the value alone.
@@ -15,21 +15,21 @@ extension RecordStore {
   /// - Throws: as `WriteTransaction.update` and `write`.
   @discardableResult
   nonisolated(nonsending) public func update<Value: SyncRecord>(
-    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line,
+    _ type: Value.Type, id: Value.ID, fileID: String = #fileID, line: Int = #line,
     _ body: (inout Value) throws -> Void
   ) async throws -> (value: Value, receipt: Receipt) {
-    try await commit("update", fileID, line) { try $0.update(type, id, fileID: fileID, line: line, body) }
+    try await commit("update", fileID, line) { try $0.update(type, id: id, fileID: fileID, line: line, body) }
   }
 
   /// `update` on a plain thread.
   ///
   /// - Throws: as `update`, but for `CancellationError`; `.misuse` inside a closure of `write` or `update`.
   @discardableResult
-  public func updateBlocking<Value: SyncRecord>(
-    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line,
+  package func updateBlocking<Value: SyncRecord>(
+    _ type: Value.Type, id: Value.ID, fileID: String = #fileID, line: Int = #line,
     _ body: (inout Value) throws -> Void
   ) throws -> (value: Value, receipt: Receipt) {
-    try commitBlocking("updateBlocking", fileID, line) { try $0.update(type, id, fileID: fileID, line: line, body) }
+    try commitBlocking("updateBlocking", fileID, line) { try $0.update(type, id: id, fileID: fileID, line: line, body) }
   }
 
   /// Stores for all records of a type what `SyncRecord.migrate` makes of them, so that queries, indexes and observers see it.
@@ -40,33 +40,30 @@ extension RecordStore {
   ///
   /// - Parameters:
   ///   - type: the type.
-  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
-  ///   - line: the caller's line; leave it out.
   ///   - progress: called after each batch, with what was done so far.
   /// - Returns: what was done, and the records that were left as they are, each with the reason.
   /// - Throws: as `write`; `CancellationError` between two batches.
   /// - Complexity: reads every record of the type.
   @discardableResult
   nonisolated(nonsending) public func migrateAll<Value: SyncRecord>(
-    _ type: Value.Type, fileID: String = #fileID, line: Int = #line,
-    progress: (MigrationReport) -> Void = { _ in }
+    _ type: Value.Type, progress: (MigrationReport) -> Void = { _ in }
   ) async throws -> MigrationReport {
-    let site = CallSite(fileID, line)
+    let site = CallSite.unnamed
     var report = MigrationReport()
     var last: RecordID?
     while true {
       try Task.checkCancellation()
       let batch = try site.run("migrating records of type '\(Value.recordType)'") {
-        try MigrationBatch(after: last, of: type, in: self, site)
+        try MigrationBatch(after: last, of: type, in: self)
       }
       guard batch.examined > 0 else { return report }
       last = batch.last
       report.examined += batch.examined
-      report.failed += batch.failed.map { $0.located(site) }
+      report.failed += batch.failed
       if !batch.ids.isEmpty {
-        let written = try await commit("migrateAll", fileID, line) { try batch.write(type, &$0) }.value
+        let written = try await commit("migrateAll", "", 0) { try batch.write(type, &$0) }.value
         report.migrated += written.migrated
-        report.failed += written.failed.map { $0.located(site) }
+        report.failed += written.failed
       }
       progress(report)
     }
@@ -108,11 +105,11 @@ private struct MigrationBatch {
   private(set) var failed: [UnreadableRecord] = []
 
   init<Value: SyncRecord>(
-    after last: RecordID?, of type: Value.Type, in store: RecordStore, _ site: CallSite
+    after last: RecordID?, of type: Value.Type, in store: RecordStore
   ) throws {
     self.last = last
     var bytes = 0
-    let view = try store.view(fileID: site.fileID, line: site.line)
+    let view = try store.view()
     let range = EntryScan.Range(zone: Value.zone, after: last)
     try view.forEachLiving(ofType: Value.recordType, in: range) { id, entry in
       self.last = id
@@ -145,15 +142,6 @@ private struct MigrationBatch {
       }
     }
     return (migrated, failed)
-  }
-}
-
-extension UnreadableRecord {
-  /// The same with the line of the app that asked.
-  fileprivate func located(_ site: CallSite) -> Self {
-    var result = self
-    result.error.location = "\(site.fileID):\(site.line)"
-    return result
   }
 }
 

@@ -32,7 +32,7 @@ extension RecordStore {
   ///
   /// ```swift
   /// let (visits, receipt) = try await store.write { tx in
-  ///   let page = try tx.update(Page.self, "start") { $0.visits += 1 }
+  ///   let page = try tx.update(Page.self, id: "start") { $0.visits += 1 }
   ///   return page.visits
   /// }
   /// ```
@@ -53,7 +53,7 @@ extension RecordStore {
   ///
   /// - Throws: as `write`, but for `CancellationError`; `.misuse` inside a closure of `write`, which names both calls.
   @discardableResult
-  public func writeBlocking(
+  package func writeBlocking(
     fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Void
   ) throws -> Receipt {
     try commitBlocking("writeBlocking", fileID, line, body).receipt
@@ -64,7 +64,7 @@ extension RecordStore {
   /// - Throws: as `write`, but for `CancellationError`.
   @discardableResult
   @_disfavoredOverload
-  public func writeBlocking<Value>(
+  package func writeBlocking<Value>(
     fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Value
   ) throws -> (value: Value, receipt: Receipt) {
     try commitBlocking("writeBlocking", fileID, line, body)

@@ -87,7 +87,7 @@ public final class RecordStore: Sendable {
   /// With `createIfAbsent` false it throws `.noSuchStore` where nothing is.
   ///
   /// - Throws: `StrandlineError` as `open(at:syncing:)`.
-  public static func openBlocking(
+  package static func openBlocking(
     at path: String, types: [any SyncRecord.Type] = [], durability: Durability = .durable,
     options: StoreOptions = StoreOptions(), environment: StoreEnvironment = .real, createIfAbsent: Bool = true,
     fileID: String = #fileID, line: Int = #line
@@ -184,9 +184,16 @@ public final class RecordStore: Sendable {
   /// - Throws: `StrandlineError`: `.noSuchStore`, `.notAStore`, `.damaged`, `.fromTheFuture`, `.io`.
   /// - Complexity: O(events since the writing process wrote its index last), or O(bytes of the log) if it has written none.
   public static func openReadOnly(
-    at path: String, environment: StoreEnvironment = .real, fileID: String = #fileID, line: Int = #line
+    at path: String, environment: StoreEnvironment = .real
+  ) async throws -> RecordStore {
+    try await onThread { try openReadOnlyBlocking(at: path, environment: environment) }
+  }
+
+  /// `openReadOnly` on a plain thread.
+  package static func openReadOnlyBlocking(
+    at path: String, environment: StoreEnvironment = .real
   ) throws -> RecordStore {
-    try CallSite(fileID, line).run("cannot read the store at '\(path)'") {
+    try CallSite.unnamed.run("cannot read the store at '\(path)'") {
       let system = environment.system
       let folder = try LogReader.folder(of: path, environment: system)
       let (opened, reader) = try IndexOpening.reading(
@@ -205,7 +212,7 @@ public final class RecordStore: Sendable {
   }
 
   /// The newest durable event.
-  public var durableLSN: LSN { source.durableLSN }
+  package var durableLSN: LSN { source.durableLSN }
 
   /// Closes the store: stops the engine, makes durable what is queued, gives the lock back. A second call does nothing;
   /// every other call that throws throws `.closed` from now on.
@@ -227,7 +234,7 @@ public final class RecordStore: Sendable {
   /// The same on a plain thread, for a store without an engine.
   ///
   /// - Throws: as `close`; `.misuse` inside a closure of `write`, and nothing was closed.
-  public func closeBlocking(fileID: String = #fileID, line: Int = #line) throws {
+  package func closeBlocking(fileID: String = #fileID, line: Int = #line) throws {
     try requireNoClosure(of: "closeBlocking", CallSite(fileID, line))
     isClosed.store(true, ordering: .releasing)
     settledWaiters.close()
@@ -312,8 +319,14 @@ public struct StoreOptions: Sendable {
   /// are dropped. nil, the default, leaves the store's as they are.
   public var indexes: [RecordIndex]?
 
-  /// When the log is compacted, and how much of the past it keeps.
-  public var compaction = CompactionPolicy()
+  /// How much of the past a store keeps when it compacts its log by itself; 30 days by default.
+  public var history: HistoryRetention {
+    get { compaction.history }
+    set { compaction.history = newValue }
+  }
+
+  /// When the log is compacted.
+  package var compaction = CompactionPolicy()
 
   package var declared = Declarations()
 
@@ -358,7 +371,7 @@ public struct StoreOptions: Sendable {
   }
 
   /// A segment file's size at which the next one is begun, in bytes; 16 MiB by default.
-  public var segmentBytesMax: Int {
+  package var segmentBytesMax: Int {
     get { Int(log.segmentBytesMax) }
     set { log.segmentBytesMax = .init(newValue) }
   }

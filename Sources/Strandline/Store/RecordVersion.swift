@@ -222,7 +222,7 @@ final class VersionsInFlight: Sendable {
     let number: UInt64
   }
   private struct State: Sendable {
-    var durable = LSN.none
+    var durable = LSN.zero
     /// In the order in which they were made.
     var entries: [Entry] = []
   }

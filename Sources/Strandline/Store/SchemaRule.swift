@@ -73,7 +73,7 @@ public struct SchemaRule<Value: SyncRecord>: Sendable, CustomStringConvertible {
     SchemaRule("record") { (declared) throws(StrandlineError) in try declared.set(\.record, rule) }
   }
 
-  /// What becomes of an edit of a record that was deleted on another device; `.sticky` without this rule.
+  /// What becomes of an edit of a record that was deleted on another device; `.deletionWins` without this rule.
   public static func deletion(_ rule: DeletionRule) -> SchemaRule {
     SchemaRule("deletion") { (declared) throws(StrandlineError) in try declared.set(\.deletion, rule) }
   }

@@ -54,14 +54,14 @@ extension StoreStatus: CustomStringConvertible {
   }
 }
 
-extension StoreStatus.Account: CustomStringConvertible {
+extension SyncedAccount: CustomStringConvertible {
   /// Container, environment, and the databases that were synced.
   public var description: String {
     "\(container) \(environment) \(scopes.map { "\($0)" }.joined(separator: ", "))".oneLine
   }
 }
 
-extension StoreStatus.Held: CustomStringConvertible {
+extension HeldRecord: CustomStringConvertible {
   /// The record, and why it is held.
   public var description: String {
     "\(id): \(code)\(reason.isEmpty ? "" : ", \(reason)") (\(String.count(attempts, "attempt")))".oneLine

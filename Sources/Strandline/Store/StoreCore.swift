@@ -158,7 +158,7 @@ package struct StoreCore: ~Copyable, Sendable {
   }
 
   /// The LSN of the open transaction's first event.
-  var transactionStart: LSN { openTransaction?.first ?? .none }
+  var transactionStart: LSN { openTransaction?.first ?? .zero }
 
   /// Appends an event to the open transaction. The projections take it in at once.
   ///

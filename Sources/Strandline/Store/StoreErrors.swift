@@ -6,11 +6,14 @@ import StrandlineSystem
 
 /// The line of an app that called a public function.
 ///
-/// Public functions take `fileID` and `line` as two default arguments and not as one value: `#line` names the caller's
+/// Public functions whose errors may name a mistake of the caller take `fileID` and `line` as two default arguments and not as one value: `#line` names the caller's
 /// line only where it is itself the default argument.
 package struct CallSite: Sendable {
   package let fileID: String
   package let line: Int
+
+  /// For calls in which no mistake of the caller is named: their errors leave without a line.
+  package static let unnamed = CallSite("", 0)
 
   package init(_ fileID: String, _ line: Int) {
     self.fileID = fileID
@@ -33,7 +36,7 @@ package struct CallSite: Sendable {
 
   /// The innermost public call has named its line already: that of the transaction inside a closure of `write`.
   private func located(_ error: any Error) -> any Error {
-    guard var error = error as? StrandlineError, error.location == nil else { return error }
+    guard !fileID.isEmpty, var error = error as? StrandlineError, error.location == nil else { return error }
     error.location = "\(fileID):\(line)"
     return error
   }

@@ -1,138 +1,150 @@
-// The status of a store, for an app's screen and for support: pending and held changes, waits, zones, damage. No field values.
+// The state of a store in counts: pending and held changes, waits, zones, damage. The command shows it, and support gets it as
+// text; an app shows `SyncStatus`. No field values.
 
 import StrandlineLog
 import StrandlineSystem
 import Synchronization
 
-/// A store's status: counts, zones, and the held records with their reasons.
-public struct StoreStatus: Hashable, Sendable {
-  /// A held record.
-  public struct Held: Hashable, Sendable {
-    /// The record.
-    public var id: RecordID
-    /// The server's code; or `DAMAGED`, `NEWER_SCHEMA` or `PARENT_MISSING`, as in `SyncStatus.HeldGroup.code`.
-    public var code: String
-    /// The reason in the server's words, or in the store's for its own codes.
-    public var reason: String
-    /// How often it was tried.
-    public var attempts: Int
-    /// Whether it is a version of the server that could not be read; if not, a change of this store.
-    public var isDownload: Bool
-    /// The milliseconds until it is tried again by itself. Nil if only an edit, `releaseHolds` or `discardChanges` ends the hold. If a
-    /// reference is the cause, it is also tried again when the other record changes at the server. A version that could not be read is
-    /// replaced by the next one that can.
-    public var retryMilliseconds: Int64?
-    /// The server's name for the request; empty if it gave none.
-    public var requestUUID: String
+/// A record that is set aside: a change that the server refused, or a version of the server that cannot be read.
+public struct HeldRecord: Hashable, Sendable {
+  /// The record.
+  public var id: RecordID
+  /// The server's code; or `.damaged`, `.newerSchema` or `.parentMissing`, as in `SyncStatus.HeldGroup.code`.
+  public var code: CloudError.Code
+  /// The reason in the server's words, or in the store's for its own codes.
+  public var reason: String
+  /// How often it was tried.
+  public var attempts: Int
+  /// Whether it is a version of the server that could not be read; if not, a change of this store.
+  public var isDownload: Bool
+  /// `retryDelay` in milliseconds.
+  package var retryMilliseconds: Int64?
+  /// The server's name for the request; empty if it gave none.
+  public var requestUUID: String
+
+  /// How long it is until it is tried again by itself. Nil if only an edit, `releaseHolds` or `discardChanges` ends the hold. If a
+  /// reference is the cause, it is also tried again when the other record changes at the server. A version that could not be read is
+  /// replaced by the next one that can.
+  public var retryDelay: Duration? { retryMilliseconds.map { .milliseconds($0) } }
+}
+
+/// The account to which a store belongs.
+public struct SyncedAccount: Hashable, Sendable {
+  /// The container's identifier.
+  public var container: String
+  /// The environment in which the records are.
+  public var environment: CloudEnvironment
+  /// The databases that were synced, in order.
+  public var scopes: [DatabaseScope]
+
+  /// Nil if nothing was ever synced.
+  init?(_ bounds: [Bound]) {
+    guard let first = bounds.first, let environment = CloudEnvironment(rawValue: first.environment) else { return nil }
+    (container, self.environment, scopes) = (first.container, environment, bounds.map(\.scope))
   }
+}
+
+/// A store's state: counts, zones, and the held records with their reasons.
+package struct StoreStatus: Hashable, Sendable {
   /// A zone.
-  public struct Zone: Hashable, Sendable {
+  package struct Zone: Hashable, Sendable {
     /// The zone.
-    public var id: ZoneID
+    package var id: ZoneID
     /// Living records in it.
-    public var records: Int
+    package var records: Int
     /// It has changes to fetch. If the app does not sync it (`SyncConfiguration.zones`), they are fetched when it does.
-    public var isDirty: Bool
+    package var isDirty: Bool
     /// The server does not have it, or has fewer records than it once confirmed. It stays readable here, and is not synced.
-    public var isLost: Bool { lostReason != nil }
+    package var isLost: Bool { lostReason != nil }
     /// Why it is lost; nil if it is not.
-    public var lostReason: ZoneLoss?
+    package var lostReason: ZoneLoss?
     /// Why it is lost, in words.
-    public var lostWords: String
+    package var lostWords: String
     /// It is being fetched from its beginning, so it may show records that were deleted at the server, until the server has been asked
     /// for each record that the fetch did not show.
-    public var ghostsPossible: Bool
+    package var ghostsPossible: Bool
     /// Records that the server has listed and that are still to be fetched (`FirstFetch.recentFirst`); those of one page count
     /// until all of them are here.
-    public var listed: Int
+    package var listed: Int
     /// It was fetched at least once to a token.
-    public var hasToken: Bool
+    package var hasToken: Bool
   }
   /// An open view of the store.
-  public struct View: Hashable, Sendable {
+  package struct View: Hashable, Sendable {
     /// The newest event that it shows.
-    public var lsn: LSN
+    package var lsn: LSN
     /// How long it has been open.
-    public var milliseconds: Int64
+    package var milliseconds: Int64
     /// The bytes of finished log segments that cannot be compacted while it is open; 0 in a store that does not write.
-    public var bytes: UInt64
+    package var bytes: UInt64
   }
   /// A projection that is kept in step.
-  public struct Projection: Hashable, Sendable {
+  package struct Projection: Hashable, Sendable {
     /// Its name.
-    public var name: String
+    package var name: String
     /// Everything up to this event was applied.
-    public var lsn: LSN
+    package var lsn: LSN
     /// How many events are durable and not applied.
-    public var lag: UInt64
+    package var lag: UInt64
   }
   /// A place in the log whose bytes do not verify.
-  public struct Damage: Hashable, Sendable {
+  package struct Damage: Hashable, Sendable {
     /// The segment file, as a path.
-    public var file: String
+    package var file: String
     /// The first byte that does not verify, counted from 0.
-    public var offset: UInt64
+    package var offset: UInt64
     /// The events that cannot be read; nil if the damage leaves open which they are.
-    public var lsns: ClosedRange<LSN>?
+    package var lsns: ClosedRange<LSN>?
     /// What is wrong, and where.
-    public var message: String
-  }
-  /// The account to which a store belongs.
-  public struct Account: Hashable, Sendable {
-    /// The container's identifier.
-    public var container: String
-    /// "development" or "production".
-    public var environment: String
-    /// The databases that were synced, in order.
-    public var scopes: [DatabaseScope]
+    package var message: String
   }
   /// The newest durable event.
-  public var durableLSN: LSN
+  package var durableLSN: LSN
   /// The newest event up to which nothing is pending.
-  public var checkpoint: LSN
+  package var checkpoint: LSN
   /// Living records.
-  public var records: Int
+  package var records: Int
   /// Records with changes that the server has not settled.
-  public var unsettled: Int
+  package var unsettled: Int
   /// Milliseconds since the oldest of those changes was made, by this device's clock; a merge does not reset it. Nil if there is none,
   /// or if its event is damaged.
-  public var oldestUnsettledMilliseconds: Int64?
+  package var oldestUnsettledMilliseconds: Int64?
   /// Names in the deletion index.
-  public var deleted: Int
+  package var deleted: Int
   /// Records of which the server has shown a version or a deletion that may be an old one: the next cycle looks each up.
-  public var openBlocks: Int
+  package var openBlocks: Int
   /// The held records.
-  public var held: [Held]
+  package var held: [HeldRecord]
   /// The known zones, in order.
-  public var zones: [Zone]
+  package var zones: [Zone]
   /// Milliseconds to wait before the next request; with several databases the longest wait.
-  public var waitMilliseconds: Int64?
+  package var waitMilliseconds: Int64?
   /// The reason of that wait.
-  public var waitReason: String?
+  package var waitReason: String?
   /// The open views, the oldest first. Compaction keeps everything that the oldest shows.
-  public var views: [View]
+  package var views: [View]
   /// The registered projections, the slowest first. Compaction keeps everything that the slowest has not applied.
-  public var projections: [Projection]
+  package var projections: [Projection]
   /// Old values in memory: for these views, and for changes that are not durable yet.
-  public var changesKept: Int
+  package var changesKept: Int
   /// Changes in memory and in the log that the index on disk does not have yet.
-  public var changesUnindexed: Int
+  package var changesUnindexed: Int
   /// Why the index could not be written, merged or built at the last try; nil if nothing is wrong. Writing and merging are tried
   /// again; a declared index is built at the next open, or when it is declared again. Nothing is lost, as the log has everything.
   /// Writes are refused when four times as many changes as usual are in memory.
-  public var indexFailure: String?
+  package var indexFailure: String?
   /// Why the log could not be compacted at the last try; nil if nothing is wrong. It is tried again with later writes and at the next
   /// open, and the log takes more space until then.
-  public var compactionFailure: String?
+  package var compactionFailure: String?
   /// Damage that reads and upkeep have found in the log since the store was opened, in that order, 64 places at most. Only
   /// `strandline verify` reads every byte to look for it. Reads of other events and all writes go on. Compaction leaves a damaged
   /// segment as it is for `strandline repair`, which writes everything readable into a new store.
-  public var damage: [Damage]
+  package var damage: [Damage]
   /// The account to which this store belongs, since the first sync.
-  public var account: Account?
+  package var account: SyncedAccount?
   /// The size of the log's segments in bytes, as far as they are written, without reserved space and the index. A compaction has to read
   /// all of it to know how much it can free.
-  public var logBytes: UInt64
+  package var logBytes: UInt64
 }
 
 extension RecordStore {
@@ -141,11 +153,26 @@ extension RecordStore {
   /// - Throws: `StrandlineError`: `.io` if the oldest pending mutation cannot be read; `.damaged` if it cannot be decoded although
   ///   its checksum is right; `.closed`.
   /// - Complexity: O(zones + held records), and one read of the log.
-  public func status(fileID: String = #fileID, line: Int = #line) throws -> StoreStatus {
-    try CallSite(fileID, line).run("reading the status of the store at '\(path)'") {
+  package func status() throws -> StoreStatus {
+    try CallSite.unnamed.run("reading the status of the store at '\(path)'") {
       try requireOpen()
       return try makeStatus()
     }
+  }
+
+  /// The records that are set aside, in order: changes that the server refused, and versions of the server that cannot be
+  /// read. A record may be both.
+  ///
+  /// - Throws: `StrandlineError.closed`.
+  /// - Complexity: O(held records).
+  public func heldRecords() throws -> [HeldRecord] {
+    try requireOpen()
+    let durable = source.durableLSN
+    return Self.held(projections.withLock { $0.sync(asOf: durable) }, wall: environment.clock.wallMilliseconds())
+  }
+
+  private static func held(_ sync: SyncState, wall: Int64) -> [HeldRecord] {
+    (Array(sync.held.values) + Array(sync.unread.values)).sorted { $0.id < $1.id }.map { HeldRecord($0, wall: wall) }
   }
 
   private func makeStatus() throws -> StoreStatus {
@@ -183,9 +210,7 @@ extension RecordStore {
       records: living.values.reduce(0) { $0 + $1.total }, unsettled: known.owed.count,
       oldestUnsettledMilliseconds: oldest,
       deleted: known.deleted, openBlocks: sync.openBlocks.count,
-      held: (Array(sync.held.values) + Array(sync.unread.values)).sorted { $0.id < $1.id }.map {
-        StoreStatus.Held($0, wall: now)
-      }, zones: zones, waitMilliseconds: wait?.rest, waitReason: wait?.pace.reason,
+      held: Self.held(sync, wall: now), zones: zones, waitMilliseconds: wait?.rest, waitReason: wait?.pace.reason,
       views: known.views.sorted { $0.shown < $1.shown }.map { view in
         let held = environment.clock.monotonicNanoseconds() &- view.takenNanoseconds
         return StoreStatus.View(
@@ -201,9 +226,7 @@ extension RecordStore {
           file: found.file, offset: found.offset, lsns: found.lsns.map { LSN($0.lowerBound)...LSN($0.upperBound) },
           message: found.message)
       },
-      account: bounds.first.map {
-        StoreStatus.Account(container: $0.container, environment: $0.environment, scopes: bounds.map(\.scope))
-      }, logBytes: source.segmentBytes)
+      account: SyncedAccount(bounds), logBytes: source.segmentBytes)
   }
 
   /// When a mutation was made; nil if compaction has removed it.
@@ -218,10 +241,11 @@ extension RecordStore {
   }
 }
 
-extension StoreStatus.Held {
+extension HeldRecord {
   init(_ held: Held, wall: Int64) {
     self.init(
-      id: held.id, code: held.code, reason: held.words, attempts: Int(clamping: held.attempts),
+      id: held.id, code: CloudError.Code(rawValue: held.code), reason: held.words,
+      attempts: Int(clamping: held.attempts),
       isDownload: held.direction == .download,
       retryMilliseconds: held.durationMilliseconds > 0 ? held.remaining(wall: wall) : nil, requestUUID: held.requestUUID
     )

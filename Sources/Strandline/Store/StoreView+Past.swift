@@ -164,13 +164,13 @@ extension RecordStore {
   /// - Complexity: O(bytes of the log after the position, and between it and the last run before it that the index has);
   ///   memory for the identities of the records that have changed since. Reading through it then costs what reading
   ///   through a view of now does.
-  public func view(asOf position: LogPosition, fileID: String = #fileID, line: Int = #line) throws -> StoreView {
-    try CallSite(fileID, line).run("taking a view of the store at '\(path)' as of event \(position.lsn)") {
+  public func view(asOf position: LogPosition) throws -> StoreView {
+    try CallSite.unnamed.run("taking a view of the store at '\(path)' as of event \(position.lsn)") {
       try requireOpen()
       let present = StoreView(self, keeping: position.lsn)
       let (sync, applied) = projections.withLock { ($0.sync, $0.appliedLSN) }
       try check(position, in: sync, upTo: min(present.moment, applied))
-      guard position.lsn < present.moment else { return try view(fileID: fileID, line: line) }
+      guard position.lsn < present.moment else { return try view() }
       for _ in 0..<2 {
         var reading = PastReading(present, asOf: position)
         do { return StoreView(try reading.entries(), before: present) } catch let error as StrandlineError

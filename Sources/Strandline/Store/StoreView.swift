@@ -12,7 +12,7 @@ import StrandlineSystem
 /// takes some memory.
 public final class StoreView: Sendable {
   /// The newest event that the view shows.
-  public let lsn: LSN
+  package let lsn: LSN
   package let store: RecordStore
   private let number: UInt64
   private let consumer: LogConsumer
@@ -58,8 +58,8 @@ public final class StoreView: Sendable {
   ///   earlier position throws `.positionExpired` if a compaction that had begun before it was taken, or that of another
   ///   process, has removed the record.
   /// - Complexity: one or two reads of the log.
-  public func record(_ id: RecordID, fileID: String = #fileID, line: Int = #line) throws -> Record? {
-    try CallSite(fileID, line).run("reading record '\(id)'") {
+  public func record(_ id: RecordID) throws -> Record? {
+    try CallSite.unnamed.run("reading record '\(id)'") {
       try store.requireOpen()
       let id = store.canonical(id)
       return try load(id, entry(id))
@@ -70,8 +70,8 @@ public final class StoreView: Sendable {
   ///
   /// - Throws: `StrandlineError` as `record(_:)`.
   /// - Complexity: one or two reads of the log a record, in the order in which they lie there.
-  public func records(_ ids: [RecordID], fileID: String = #fileID, line: Int = #line) throws -> [Record] {
-    try CallSite(fileID, line).run("reading \(ids.count) records") {
+  public func records(_ ids: [RecordID]) throws -> [Record] {
+    try CallSite.unnamed.run("reading \(ids.count) records") {
       var records: [Record] = []
       try forEachRecord(ids) {
         records.append($0)
@@ -92,7 +92,7 @@ public final class StoreView: Sendable {
     let entries = try entries(ids)
     var found: [Record?] = Array(repeating: nil, count: ids.count)
     var unreadable: [Int: UnreadableRecord] = [:]
-    let places = ids.indices.sorted { (entries[$0]?.entry.view ?? .none) < (entries[$1]?.entry.view ?? .none) }
+    let places = ids.indices.sorted { (entries[$0]?.entry.view ?? .zero) < (entries[$1]?.entry.view ?? .zero) }
     for place in places { found[place] = try load(ids[place], entries[place]) { unreadable[place] = $0 } }
     for place in ids.indices {
       if let record = found[place] { try body(record) }
@@ -105,9 +105,9 @@ public final class StoreView: Sendable {
   /// - Throws: `StrandlineError.outdated` as `record(_:)`.
   /// - Complexity: O(zones); of a type O(records) if a zone that is asked about has had more than 256 types at a time.
   public func count(
-    ofType type: String? = nil, in zone: ZoneID? = nil, fileID: String = #fileID, line: Int = #line
+    ofType type: String? = nil, in zone: ZoneID? = nil
   ) throws -> Int {
-    try CallSite(fileID, line).run("counting records") {
+    try CallSite.unnamed.run("counting records") {
       let zone = zone.map(store.canonical)
       if let counted = try counted(ofType: type, in: zone) { return counted }
       var count = 0
@@ -152,10 +152,9 @@ public final class StoreView: Sendable {
   ///
   /// - Throws: `StrandlineError` as `record(_:)`, at the first record that cannot be read; what `body` throws.
   public func forEachRecord(
-    ofType type: String? = nil, in zone: ZoneID? = nil, fileID: String = #fileID, line: Int = #line,
-    _ body: (Record) throws -> Void
+    ofType type: String? = nil, in zone: ZoneID? = nil, _ body: (Record) throws -> Void
   ) throws {
-    try CallSite(fileID, line).run("reading records") {
+    try CallSite.unnamed.run("reading records") {
       try forEachRecord(ofType: type, in: zone, body) { throw $0.error }
     }
   }
@@ -283,8 +282,8 @@ extension RecordStore {
   ///
   /// - Throws: `StrandlineError.closed`.
   /// - Complexity: O(1); it copies nothing, and holding it costs a writer nothing but memory for what it changes.
-  public func view(fileID: String = #fileID, line: Int = #line) throws -> StoreView {
-    try CallSite(fileID, line).run("taking a view of the store at '\(path)'") {
+  public func view() throws -> StoreView {
+    try CallSite.unnamed.run("taking a view of the store at '\(path)'") {
       try requireOpen()
       return StoreView(self)
     }
@@ -294,8 +293,8 @@ extension RecordStore {
   ///
   /// - Throws: `StrandlineError.closed`; what `body` throws.
   public func read<Value>(
-    fileID: String = #fileID, line: Int = #line, _ body: (StoreView) throws -> Value
+    _ body: (StoreView) throws -> Value
   ) throws -> Value {
-    try body(view(fileID: fileID, line: line))
+    try body(view())
   }
 }

@@ -120,41 +120,24 @@ extension RecordStore {
   ///
   /// - Throws: `StrandlineError` as `record(_:)`; `.typeMismatch` if the record's fields do not fit the type, `.missingField` if it
   ///   lacks one.
-  public func value<Value: SyncRecord>(
-    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line
+  public func fetch<Value: SyncRecord>(
+    _ type: Value.Type, id: Value.ID
   ) throws -> Value? {
     let id = Value.recordID(id)
-    return try CallSite(fileID, line).run("reading record '\(id)'") {
-      try record(id, fileID: fileID, line: line).map { try $0.value(as: type, fileID: fileID, line: line) }
+    return try CallSite.unnamed.run("reading record '\(id)'") {
+      try record(id).map { try $0.value(as: type) }
     }
   }
 
-  /// All living values of a type, in the order of their names, and the records that it cannot read.
-  ///
-  /// ```swift
-  /// let notes = try store.values(Note.self)
-  /// for record in notes.unreadable { print(record.error) }
-  /// ```
-  ///
-  /// - Throws: `StrandlineError` as `record(_:)`. A record whose fields do not fit the type, or which alone cannot be read,
-  ///   is in `unreadable`.
-  public func values<Value: SyncRecord>(
-    _ type: Value.Type, fileID: String = #fileID, line: Int = #line
-  ) throws -> TypedValues<Value> {
-    try view(fileID: fileID, line: line).values(type, fileID: fileID, line: line)
-  }
-}
-
-extension RecordStore {
   /// Those of the values that live, in the order of `ids`, all as of one moment, and the records that the type cannot read.
   /// One that does not live is left out.
   ///
   /// - Throws: `StrandlineError` as `record(_:)`. A record whose fields do not fit the type, or which alone cannot be read,
   ///   is in `unreadable`.
-  public func values<Value: SyncRecord>(
-    _ type: Value.Type, _ ids: [Value.ID], fileID: String = #fileID, line: Int = #line
+  public func fetch<Value: SyncRecord>(
+    _ type: Value.Type, ids: [Value.ID]
   ) throws -> TypedValues<Value> {
-    try view(fileID: fileID, line: line).values(type, ids, fileID: fileID, line: line)
+    try view().fetch(type, ids: ids)
   }
 }
 
@@ -163,9 +146,9 @@ extension Record {
   ///
   /// - Throws: `StrandlineError`: `.typeMismatch` if its fields do not fit the type, `.missingField` if it lacks one.
   public func value<Value: SyncRecord>(
-    as type: Value.Type, fileID: String = #fileID, line: Int = #line
+    as type: Value.Type
   ) throws -> Value {
-    try CallSite(fileID, line).run("reading record '\(id)'") {
+    try CallSite.unnamed.run("reading record '\(id)'") {
       try RecordDecoder.decode(type, from: self, PrototypeFields(type))
     }
   }
@@ -176,26 +159,12 @@ extension StoreView {
   ///
   /// - Throws: `StrandlineError` as `record(_:)`; `.typeMismatch` if the record's fields do not fit the type,
   ///   `.missingField` if it lacks one.
-  public func value<Value: SyncRecord>(
-    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line
+  public func fetch<Value: SyncRecord>(
+    _ type: Value.Type, id: Value.ID
   ) throws -> Value? {
     let id = Value.recordID(id)
-    return try CallSite(fileID, line).run("reading record '\(id)'") {
-      try record(id, fileID: fileID, line: line).map { try $0.value(as: type, fileID: fileID, line: line) }
-    }
-  }
-
-  /// All values of a type that lived, in the order of their names, and the records that it cannot read.
-  ///
-  /// - Throws: `StrandlineError` as `record(_:)`. A record whose fields do not fit the type, or which alone cannot be read,
-  ///   is in `unreadable`.
-  public func values<Value: SyncRecord>(
-    _ type: Value.Type, fileID: String = #fileID, line: Int = #line
-  ) throws -> TypedValues<Value> {
-    try CallSite(fileID, line).run("reading records of type '\(Value.recordType)'") {
-      try TypedValues(location: "\(fileID):\(line)") { body, report in
-        try forEachRecord(ofType: Value.recordType, in: Value.zone, body, unreadable: report)
-      }
+    return try CallSite.unnamed.run("reading record '\(id)'") {
+      try record(id).map { try $0.value(as: type) }
     }
   }
 
@@ -204,11 +173,11 @@ extension StoreView {
   ///
   /// - Throws: `StrandlineError` as `record(_:)`. A record whose fields do not fit the type, or which alone cannot be read,
   ///   is in `unreadable`.
-  public func values<Value: SyncRecord>(
-    _ type: Value.Type, _ ids: [Value.ID], fileID: String = #fileID, line: Int = #line
+  public func fetch<Value: SyncRecord>(
+    _ type: Value.Type, ids: [Value.ID]
   ) throws -> TypedValues<Value> {
-    try CallSite(fileID, line).run("reading \(ids.count) records") {
-      try TypedValues(location: "\(fileID):\(line)") { body, report in
+    try CallSite.unnamed.run("reading \(ids.count) records") {
+      try TypedValues { body, report in
         try forEachRecord(ids.map { Value.recordID($0) }, body, unreadable: report)
       }
     }
@@ -232,7 +201,6 @@ public struct TypedValues<Value: SyncRecord>: RandomAccessCollection, Sendable {
 
   /// Decodes the records that `forEachRecord` hands over, beside those that it cannot read.
   fileprivate init(
-    location: String,
     _ forEachRecord: (
       _ body: (Record) throws -> Void, _ unreadable: (UnreadableRecord) throws -> Void
     ) throws -> Void
@@ -243,7 +211,6 @@ public struct TypedValues<Value: SyncRecord>: RandomAccessCollection, Sendable {
     } _: {
       unreadable.append($0)
     }
-    locate(location)
   }
 
   /// A collection without values, for a view that has no answer yet.

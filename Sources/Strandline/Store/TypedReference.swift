@@ -10,7 +10,7 @@
 ///   var finder: TypedReference<Person>?
 /// }
 ///
-/// let beach = try store.value(Beach.self, shell.beach.id)
+/// let beach = try store.fetch(Beach.self, id: shell.beach.id)
 /// ```
 public struct TypedReference<Target: SyncRecord>: Hashable, Sendable, Codable {
   /// The target's ID.

@@ -32,7 +32,7 @@ extension WriteTransaction {
   ///
   /// - Returns: the value as the transaction has it now, with its new version. Without a version it is the value that was given.
   /// - Throws: `StrandlineError` as `save(_:)` of a record; `.typeMismatch` if a property cannot be stored. For a value with a
-  ///   version also as `value(_:_:)`; `.recordWasDeleted` if the record was deleted since, also if it was created again, which is
+  ///   version also as `fetch(_:id:)`; `.recordWasDeleted` if the record was deleted since, also if it was created again, which is
   ///   another life (not where the type's edits win over deletions: `DeletionRule.editRevives`); `.noSuchRecord` if this store
   ///   has no such record, and `create` makes one; `.misuse` if the version is that of a transaction that failed. A value that
   ///   was given another ID than the one that was read is saved as one without a version.
@@ -95,7 +95,7 @@ extension WriteTransaction {
   /// closure changed.
   ///
   /// ```swift
-  /// try await store.write { try $0.update(Note.self, id) { $0.title = "High tide" } }
+  /// try await store.write { try $0.update(Note.self, id: id) { $0.title = "High tide" } }
   /// ```
   ///
   /// An optional property that becomes nil writes a null. If the closure changes nothing, nothing is written. What
@@ -104,10 +104,10 @@ extension WriteTransaction {
   /// - Returns: the value as the transaction has it now.
   /// - Throws: what the closure throws; then this call has changed nothing. `StrandlineError`: `.recordWasDeleted` and
   ///   `.noSuchRecord` if the record does not live, because an edit must not be lost in silence; `.misuse` if the closure
-  ///   gives the value another ID; as `value(_:_:)` and `save(_:)`.
+  ///   gives the value another ID; as `fetch(_:id:)` and `save(_:)`.
   @discardableResult
   public mutating func update<Value: SyncRecord>(
-    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line,
+    _ type: Value.Type, id: Value.ID, fileID: String = #fileID, line: Int = #line,
     _ body: (inout Value) throws -> Void
   ) throws -> Value {
     let recordID = Value.recordID(id)
@@ -149,7 +149,7 @@ extension WriteTransaction {
   /// - Returns: the records that were deleted, as `delete(_:)` of a record.
   @discardableResult
   public mutating func delete<Value: SyncRecord>(
-    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line
+    _ type: Value.Type, id: Value.ID, fileID: String = #fileID, line: Int = #line
   ) throws -> [RecordID] {
     try delete(Value.recordID(id), fileID: fileID, line: line)
   }
@@ -158,8 +158,8 @@ extension WriteTransaction {
   ///
   /// - Throws: `StrandlineError` as `record(_:)`; `.typeMismatch` if the record's fields do not fit the type, `.missingField` if it
   ///   lacks one.
-  public func value<Value: SyncRecord>(
-    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line
+  public func fetch<Value: SyncRecord>(
+    _ type: Value.Type, id: Value.ID, fileID: String = #fileID, line: Int = #line
   ) throws -> Value? {
     let id = Value.recordID(id)
     return try CallSite(fileID, line).run("reading record '\(id)'") {

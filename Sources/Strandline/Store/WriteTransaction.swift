@@ -41,8 +41,8 @@ public struct WriteTransaction: ~Copyable {
   /// A record as this transaction sees it; nil if it does not live.
   ///
   /// - Throws: `StrandlineError`: `.damaged`, `.io`.
-  public func record(_ id: RecordID, fileID: String = #fileID, line: Int = #line) throws -> Record? {
-    try CallSite(fileID, line).run("reading record '\(id)'") { try find(id) }
+  public func record(_ id: RecordID) throws -> Record? {
+    try CallSite.unnamed.run("reading record '\(id)'") { try find(id) }
   }
 
   /// The record as this transaction sees it.
@@ -53,7 +53,7 @@ public struct WriteTransaction: ~Copyable {
     let id = account.canonical(id)
     guard let (entry, shown) = try core.shown(id), let lsn = entry.view else { return nil }
     let system = entry.base.map {
-      SystemFields(changeTag: $0.changeTag, modified: $0.modifiedMilliseconds.map { Touch(milliseconds: $0) })
+      SystemFields(changeTag: $0.changeTag, modified: $0.modifiedMilliseconds.map { ServerTimestamp(milliseconds: $0) })
     }
     return (shown.record(id, system: shown.system ?? system), lsn)
   }
@@ -181,7 +181,7 @@ public struct WriteTransaction: ~Copyable {
   /// - Parameter cause: the deletion that takes it along.
   /// - Returns: the event; nil if the record does not live.
   @discardableResult
-  mutating func remove(_ id: RecordID, cause: LSN = .none) throws -> LSN? {
+  mutating func remove(_ id: RecordID, cause: LSN = .zero) throws -> LSN? {
     let id = account.canonical(id)
     let known = try core.projections.look(id)
     guard let entry = known.entry, let view = entry.view else { return nil }
@@ -189,7 +189,7 @@ public struct WriteTransaction: ~Copyable {
     try append(
       .deleted(
         Deleted(
-          id: id, births: try core.births(view, of: id), base: entry.base?.version ?? .none, time: core.tick(),
+          id: id, births: try core.births(view, of: id), base: entry.base?.version ?? .zero, time: core.tick(),
           tenure: core.tenure, cause: cause)), known: known)
     return core.projections.appliedLSN
   }
@@ -288,7 +288,7 @@ public struct WriteTransaction: ~Copyable {
     while known.deletion?.births.contains(Birth(time: time, writer: core.writer)) == true { time = core.tick() }
     let life = NewLife(
       id: id, type: type, time: time, writer: core.writer, tenure: core.tenure,
-      base: known.entry?.base?.version ?? .none, seen: seen, fields: fields)
+      base: known.entry?.base?.version ?? .zero, seen: seen, fields: fields)
     if isTooLarge { throw tooLarge() }
     try core.append(life, known: known) { contentBytes in
       try Self.checkSize(fields: count, contentBytes, id)
@@ -332,7 +332,7 @@ public struct WriteTransaction: ~Copyable {
       version.fields[name] = desired[name]
       let time = core.time(time, after: version.stamp.fields[name])
       version.stamp.fields[name] = FieldStamp(time: time, writer: core.writer)
-      dirty[name] = LSN.none
+      dirty[name] = LSN.zero
     }
     try checkParents(of: id, version.type, changed) { version.fields[$0] }
     let content = EncodedContent(version, dirty: dirty)
@@ -340,7 +340,7 @@ public struct WriteTransaction: ~Copyable {
     try append(
       .saved(
         Saved(
-          id: id, type: version.type, births: version.stamp.births, base: entry?.base?.version ?? .none, time: time,
+          id: id, type: version.type, births: version.stamp.births, base: entry?.base?.version ?? .zero, time: time,
           editCount: current.editCount + 1, tenure: core.tenure, isCreation: false, content: content)), known: known)
     noteParent(of: id, version.type) { version.fields[$0] }
   }
@@ -368,7 +368,7 @@ public struct WriteTransaction: ~Copyable {
     try append(
       .conflicted(
         Conflicted(
-          id: id, local: lost, server: server, ancestor: .none,
+          id: id, local: lost, server: server, ancestor: .zero,
           wallMilliseconds: core.environment.clock.wallMilliseconds(), rule: rule,
           words: "it was made from an older state of the record", fields: fields)), known: after.known)
     var written = Set(new.dirty.lazy.filter { $0.value == lost }.map(\.key))
@@ -381,12 +381,12 @@ public struct WriteTransaction: ~Copyable {
     }
     let kept = Set(new.version.names).union(old.version.names).subtracting(written)
     var dirty = entry.pending == nil ? [:] : old.dirty
-    for name in written { dirty[name] = LSN.none }
+    for name in written { dirty[name] = LSN.zero }
     let left = new.version.taking(kept, from: old.version)
     try append(
       .saved(
         Saved(
-          id: id, type: new.version.type, births: new.version.stamp.births, base: entry.base?.version ?? .none,
+          id: id, type: new.version.type, births: new.version.stamp.births, base: entry.base?.version ?? .zero,
           time: core.tick(), editCount: new.editCount + 1, tenure: core.tenure, isCreation: false,
           content: EncodedContent(left, dirty: dirty))), known: known)
     noteParent(of: id, left.type) { left.fields[$0] }

@@ -94,7 +94,7 @@ struct PendingFacts: SyncFacts {
     version.stamp.births = [Birth(time: time, writer: 5)]
     return .saved(
       Saved(
-        id: id(lsn), type: "Note", births: version.stamp.births, base: .none, time: time, editCount: 1, tenure: 1,
-        isCreation: true, content: EncodedContent(version, dirty: ["title": .none])))
+        id: id(lsn), type: "Note", births: version.stamp.births, base: .zero, time: time, editCount: 1, tenure: 1,
+        isCreation: true, content: EncodedContent(version, dirty: ["title": .zero])))
   }
 }

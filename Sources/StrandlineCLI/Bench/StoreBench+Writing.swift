@@ -182,7 +182,7 @@ extension StoreBench {
           for _ in 0..<count {
             try works.checkInterrupt()
             let number = Int64(numbers.next())
-            try store.updateBlocking(BenchNote.self, note.id) { $0.changed = number }
+            try store.updateBlocking(BenchNote.self, id: note.id) { $0.changed = number }
           }
         }, close: { try works.close(store) }),
       BlockingContender(
@@ -256,7 +256,7 @@ extension StoreBench {
               if isLoading {
                 begin = clock.monotonicNanoseconds()
                 for value in values {
-                  guard try tx.value(BenchNote.self, value.id)?.made == value.made else {
+                  guard try tx.fetch(BenchNote.self, id: value.id)?.made == value.made else {
                     throw BenchFailure(description: "the value '\(value.id)' is not what was saved")
                   }
                 }

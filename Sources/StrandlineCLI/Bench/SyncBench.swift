@@ -70,9 +70,9 @@ struct SyncBench: Benchmark {
     let store = try await open("idle", cloud: BenchCloud(environment))
     try await store.write { tx in try tx.save(Self.record("n0")) }
     // The last of them fetches what the first one has uploaded.
-    for _ in 0..<3 { _ = try await store.sync.cycle(CycleOptions()) }
+    for _ in 0..<3 { _ = try await store.engine.cycle(CycleOptions()) }
     let before = store.durableLSN
-    let report = try await store.sync.cycle(CycleOptions())
+    let report = try await store.engine.cycle(CycleOptions())
     guard store.durableLSN == before else {
       throw BenchFailure(description: "a sync with nothing to do wrote to the log")
     }
@@ -112,7 +112,7 @@ struct SyncBench: Benchmark {
       let begin = environment.clock.monotonicNanoseconds()
       try await stores[0].write { tx in try tx.save(Self.record("n0", number)) }.uploaded()
       // As a push would tell it.
-      try stores[1].sync.wake(.push)
+      try stores[1].engine.wake(.push)
       var arrived: Record??
       repeat {
         arrived = try await arrivals.next()
@@ -151,7 +151,7 @@ struct SyncBench: Benchmark {
     try await fill(store, count, BenchCloud.refusedType)
     var options = CycleOptions()
     options.asksForChanges = false
-    _ = try await store.sync.cycle(options)
+    _ = try await store.engine.cycle(options)
     guard try store.status().held.count == count else {
       throw BenchFailure(description: "\(try store.status().held.count) records are held, not \(count)")
     }
@@ -160,7 +160,7 @@ struct SyncBench: Benchmark {
       try checkInterrupt()
       let begin = environment.clock.monotonicNanoseconds()
       try await store.write { tx in try tx.save(Self.record("edit", number)) }
-      guard try await store.sync.cycle(options).uploaded == 1 else {
+      guard try await store.engine.cycle(options).uploaded == 1 else {
         throw BenchFailure(description: "an edit beside held records was not uploaded")
       }
       seconds.append(Double(environment.clock.monotonicNanoseconds() - begin) / 1e9)

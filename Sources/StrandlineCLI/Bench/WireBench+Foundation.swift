@@ -60,7 +60,7 @@ enum FoundationJSON {
     var timestamp: Int64
     var userRecordName: String
     var deviceID: String
-    var touch: Touch { Touch(milliseconds: timestamp, user: userRecordName, device: deviceID) }
+    var touch: ServerTimestamp { ServerTimestamp(milliseconds: timestamp, user: userRecordName, device: deviceID) }
   }
 
   private struct Shown: Decodable {

@@ -159,7 +159,7 @@ extension WireBench {
       at: path, syncing: configuration, environment: StoreEnvironment(console.environment))
     let opened = Measures.resident ?? before
     Measures.resetPeak()
-    let report = try await store.sync.cycle(CycleOptions())
+    let report = try await store.engine.cycle(CycleOptions())
     try console.print("uploaded \(report.uploaded)")
     try console.print("bytes \(max(0, Measures.peakBytes - opened.anonymous - opened.file))")
     try await store.close()
@@ -354,7 +354,7 @@ private struct FirstRecords {
       // While the store is being made it cannot be opened. When the process has ended, it can.
       let isLast = isOver.isSet
       do {
-        let opened = try store ?? RecordStore.openReadOnly(at: path, environment: StoreEnvironment(environment))
+        let opened = try store ?? RecordStore.openReadOnlyBlocking(at: path, environment: StoreEnvironment(environment))
         store = opened
         try opened.refresh()
         if opened.recordCount >= count { return try opened.closeBlocking() }

@@ -117,7 +117,7 @@ struct WireBench: Benchmark {
     result.recordType = record.type
     result.recordChangeTag = "lo5d1jwm"
     result.parent = record.parent
-    result.created = Touch(milliseconds: 1_767_225_600_000, user: "_user", device: "2")
+    result.created = ServerTimestamp(milliseconds: 1_767_225_600_000, user: "_user", device: "2")
     result.modified = result.created
     result.deleted = false
     result.zoneID = WireZoneID(.main)

@@ -72,7 +72,7 @@ extension Command {
 
   /// Opens a store for reading.
   static func readOnly(_ path: String, _ console: Console) throws -> RecordStore {
-    try RecordStore.openReadOnly(at: path, environment: StoreEnvironment(console.environment))
+    try RecordStore.openReadOnlyBlocking(at: path, environment: StoreEnvironment(console.environment))
   }
 }
 

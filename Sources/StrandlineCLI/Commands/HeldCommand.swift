@@ -60,11 +60,11 @@ extension Command {
   }
 }
 
-extension StoreStatus.Held {
+extension HeldRecord {
   /// The members that `status` and `held` print.
   var json: JSONValue {
     .object([
-      "zoneName": .string(id.zone.name), "recordName": .string(id.name), "code": .string(code),
+      "zoneName": .string(id.zone.name), "recordName": .string(id.name), "code": .string(code.rawValue),
       "reason": .string(reason), "attempts": .integer(Int64(attempts)),
       "direction": .string(isDownload ? "download" : "upload"),
       "retryMilliseconds": retryMilliseconds.map { .integer($0) } ?? .null,
@@ -75,7 +75,7 @@ extension StoreStatus.Held {
   /// One line for a person.
   var line: String {
     let next =
-      code == Held.parentMissing
+      code == .parentMissing
       ? "until its zone is fetched to its end"
       : isDownload
         ? "until the server shows a version that can be read"
@@ -83,7 +83,7 @@ extension StoreStatus.Held {
           $0 > 0 ? "tried again in \(Words.duration(milliseconds: $0))" : "tried again with the next sync"
         }
           ?? "until it is edited, released or discarded"
-    return "\(printable(id.description)): \(printable(code)), \(printable(reason)) "
+    return "\(printable(id.description)): \(printable(code.rawValue)), \(printable(reason)) "
       + "(tried \(Words.plural(attempts, "time")); \(next))"
   }
 }

@@ -30,11 +30,11 @@ extension Command {
       let store = try readOnly(path, console)
       var printer = HistoryPrinter(isJSON: arguments.has("--json"), console)
       var next: LSN? = LSN(rawValue: from - 1)
-      var compacted = LSN.none
+      var compacted = LSN.zero
       while let after = next, printer.count < limit ?? .max {
         let page = try store.history(of: id, after: after, limit: min(256, (limit ?? .max) - printer.count))
         for change in page.changes { try printer.show(change) }
-        compacted = max(compacted, page.compactedLSN ?? .none)
+        compacted = max(compacted, page.compactedLSN ?? .zero)
         next = page.next
       }
       guard printer.count > 0 || from > 1 else {
@@ -43,7 +43,7 @@ extension Command {
           try: "strandline query \(ShellWord.quote(path)) TYPE   (lists the records of a type)")
       }
       if let next { console.say("note: more follow; go on with --from \(next.rawValue + 1)") }
-      if compacted != .none {
+      if compacted != .zero {
         console.say("note: compaction has removed events up to \(compacted); changes before that may be missing")
       }
       return .done
@@ -109,14 +109,14 @@ private struct HistoryPrinter {
     ]
     if let time = change.milliseconds { members["milliseconds"] = .integer(time) }
     if let mutation = change.mutation { members["mutation"] = .integer(Int64(clamping: mutation.rawValue)) }
-    if let rule = change.rule { members["rule"] = .string(rule) }
+    if let rule = change.rule { members["rule"] = .string(rule.rawValue) }
     if let base = change.base { members["base"] = .integer(Int64(clamping: base.rawValue)) }
     if let ancestor = change.ancestor { members["ancestor"] = .integer(Int64(clamping: ancestor.rawValue)) }
     if let cause = change.cause { members["cause"] = .integer(Int64(clamping: cause.rawValue)) }
     if !change.fields.isEmpty {
       members["fields"] = .array(
         change.fields.map {
-          .object(["name": .string($0.name), "rule": .string($0.rule), "lost": .string($0.loser.rawValue)])
+          .object(["name": .string($0.name), "rule": .string($0.rule.rawValue), "lost": .string($0.loser.rawValue)])
         })
     }
     if let outcome = change.outcome { members["outcome"] = .string("\(outcome)") }

@@ -75,7 +75,7 @@ extension PendingChange {
     switch obstacle {
     case .held(let held):
       members["waitsFor"] = .string("held")
-      members["code"] = .string(held.code)
+      members["code"] = .string(held.code.rawValue)
       members["retryMilliseconds"] = held.retryMilliseconds.map { .integer($0) } ?? .null
     case .target(let target):
       members["waitsFor"] = .string("target")
@@ -89,7 +89,7 @@ extension PendingChange {
     case .zoneLost, .zoneLeftOut: members["waitsFor"] = .string("zone")
     case .halted(let halt):
       members["waitsFor"] = .string("halted")
-      members["code"] = .string(halt.code)
+      members["code"] = .string(halt.code.rawValue)
     case nil: members["waitsFor"] = .null
     }
     return .object(members)
@@ -102,14 +102,15 @@ extension PendingChange.Obstacle {
     switch self {
     case .held(let held):
       let next = held.retryMilliseconds.map { ", tried again in \(Words.duration(milliseconds: $0))" } ?? ""
-      return "held: \(printable(held.code)), \(printable(held.reason))\(next)"
+      return "held: \(printable(held.code.rawValue)), \(printable(held.reason))\(next)"
     case .target(let target): return "refers to '\(printable(target.name))', which the server does not have"
     case .referrer(let referrer): return "'\(printable(referrer.name))' refers to it at the server, and cannot be sent"
     case .together(let other):
       return "it was written together with '\(printable(other.name))', which cannot be sent"
     case .zoneLost(let reason): return reason.sentence
     case .zoneLeftOut: return "its zone is left out"
-    case .halted(let halt): return "the server refuses all like it: \(printable(halt.code)), \(printable(halt.reason))"
+    case .halted(let halt):
+      return "the server refuses all like it: \(printable(halt.code.rawValue)), \(printable(halt.reason))"
     }
   }
 }

@@ -73,7 +73,7 @@ extension Command {
 
   private static func account(_ status: StoreStatus) -> String {
     guard let account = status.account else { return "none: never synced" }
-    return "\(printable(account.container)), \(printable(account.environment)), "
+    return "\(printable(account.container)), \(account.environment.rawValue), "
       + account.scopes.map { "\($0)" }.joined(separator: " and ")
   }
 }
@@ -105,7 +105,7 @@ extension StoreStatus {
       "waitReason": waitReason.map { .string($0) } ?? .null,
       "account": account.map {
         .object([
-          "container": .string($0.container), "environment": .string($0.environment),
+          "container": .string($0.container), "environment": .string($0.environment.rawValue),
           "scopes": .array($0.scopes.map { .string("\($0)") }),
         ])
       } ?? .null,

@@ -21,7 +21,7 @@ struct SyncFollower {
     try await following.value
   }
 
-  private func show(_ statuses: SyncStatuses) async throws {
+  private func show(_ statuses: some AsyncSequence<SyncStatus, Never>) async throws {
     var last = ""
     for await status in statuses {
       let sentence = status.sentence
@@ -49,7 +49,8 @@ extension SyncStatus {
       "total": upload.map { .integer(Int64($0.total)) } ?? .null,
       "fetched": download.listing.map { .integer(Int64($0.done)) } ?? .null,
       "listed": download.listing.map { .integer(Int64($0.total)) } ?? .null,
-      "waitUntilMilliseconds": optional(wait?.untilMilliseconds), "waitCode": wait.map { .string($0.code) } ?? .null,
+      "waitUntilMilliseconds": optional(wait?.untilMilliseconds),
+      "waitCode": wait.map { .string($0.code.rawValue) } ?? .null,
       "failureCode": failureCode.map { .string($0.rawValue) } ?? .null,
     ])
   }
@@ -61,7 +62,7 @@ extension SyncStatus {
       let what = halt.type.map { "every '\($0)' of zone '\(halt.zone)'" } ?? "zone '\(halt.zone)'"
       let verb =
         halt.lostReason.map { $0.remedy(store, halt.zone) } ?? "the same command later; each one asks the server again"
-      return "left: \(printable(what)), \(printable(halt.code)): \(printable(halt.reason))\ntry: \(verb)"
+      return "left: \(printable(what)), \(printable(halt.code.rawValue)): \(printable(halt.reason))\ntry: \(verb)"
     }
   }
 
@@ -72,7 +73,7 @@ extension SyncStatus {
       "left: zone '\(printable("\(zone)"))' is left out, and has changes that are not sent; they go without --leave-out"
     }
     for group in held where !group.isDownload {
-      let what = "left: \(Words.plural(group.count, "record")), \(printable(group.code))"
+      let what = "left: \(Words.plural(group.count, "record")), \(printable(group.code.rawValue))"
       if let next = group.nextTryMilliseconds {
         let rest = Words.duration(milliseconds: next &- milliseconds)
         lines.append("\(what); tried again in \(rest), or now: strandline held \(store) retry")
@@ -126,10 +127,10 @@ extension RecordChange {
       return ("an edit", "the record was deleted at the server; the edit is in its history")
     case (.settled, .rejected(let code, let reason)): return ("an edit", "\(code): \(reason)")
     // The end of the whole edit is told by its outcome.
-    case (.conflicted, _) where rule != Conflicted.deletionRule && rule != Conflicted.typeRule:
+    case (.conflicted, _) where rule != .deletion && rule != .type:
       let lost = fields.filter(\.loser.isHere)
       guard !lost.isEmpty else { return nil }
-      let rules = Set(lost.map(\.rule)).sorted().map { "'\($0)'" }.joined(separator: ", ")
+      let rules = Set(lost.map(\.rule.rawValue)).sorted().map { "'\($0)'" }.joined(separator: ", ")
       return (
         "an edit of \(lost.map { "'\($0.name)'" }.joined(separator: ", "))",
         "another one has won by the rule \(rules); the edit is in its history"

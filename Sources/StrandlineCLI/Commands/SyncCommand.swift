@@ -85,7 +85,7 @@ struct SyncCommand {
     let begin = try store.read { $0.position }
     let outcome: Result<SyncReport, any Error>
     do {
-      let engine = try store.sync
+      let engine = try store.engine
       outcome = .success(try await target.signedIn(session) { try await engine.cycle(options) })
     } catch {
       outcome = .failure(error)
@@ -94,7 +94,7 @@ struct SyncCommand {
     let status = Result { try store.status() }
     let waitsForLostZone = Result { try Self.waitsForLostZone(store) }
     let ended = outcome.flatMap { report in Result { try linesOfEndedEdits(in: store, since: begin, report) } }
-    let shown = try store.sync.status
+    let shown = try store.engine.status
     let left =
       shown.linesOfHalts(in: storePath) + (options.direction == .pullOnly ? [] : shown.linesOfWhatIsLeft(in: storePath))
     do { try await store.close() } catch {
@@ -122,7 +122,7 @@ struct SyncCommand {
 
   /// Whether a change is not sent because its zone is lost or erased.
   private static func waitsForLostZone(_ store: RecordStore) throws -> Bool {
-    var last = LSN.none
+    var last = LSN.zero
     while true {
       let page = try store.pendingChanges(after: last)
       let waits = page.changes.contains { change in
@@ -137,7 +137,7 @@ struct SyncCommand {
   private func watch(_ store: RecordStore) async throws -> ExitCode {
     let outcome: Result<Void, any Error>
     do {
-      outcome = .success(try await SyncFollower(isJSON: isJSON, console: console).follow(store.sync))
+      outcome = .success(try await SyncFollower(isJSON: isJSON, console: console).follow(store.engine))
     } catch { outcome = .failure(error) }
     do { try await store.close() } catch { if case .success = outcome { throw error } }
     try outcome.get()

@@ -38,7 +38,7 @@ struct ServerComparison {
   }
 
   private func compare(_ store: RecordStore, _ session: SessionBox) async throws -> [ZoneVerification] {
-    let engine = try store.sync
+    let engine = try store.engine
     let atServer = Set(store.projections.withLock { $0.sync.zones.filter(\.value.wasSeen).keys })
     let known = try store.status().zones.filter { atServer.contains($0.id) || $0.isLost }
     let zones = zone.map { [$0] } ?? known.filter { ![.erased, .erasing].contains($0.lostReason) }.map(\.id)

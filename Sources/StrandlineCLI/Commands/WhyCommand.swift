@@ -136,7 +136,7 @@ private struct Story {
     case .joined(let joined):
       return ("it goes to the server in one request with what was written together with it (set \(joined.set))", nil)
     // What was held of the server's has ended by itself.
-    case .released(let released) where released.lsn == .none: return ("it is not set aside any more", nil)
+    case .released(let released) where released.lsn == .zero: return ("it is not set aside any more", nil)
     case .released: return ("released: it is sent again with the next sync", nil)
     case .discarded(let discarded):
       owed = owed.filter { $0 > discarded.lsn }
@@ -147,7 +147,7 @@ private struct Story {
 
   /// With which deletion a record was deleted, if not by itself.
   private func company(_ cause: LSN) throws -> String {
-    guard cause != .none else { return "" }
+    guard cause != .zero else { return "" }
     let above = try store.source.eventIfKept(at: cause)?.recordID.map { "'\($0.name)'" } ?? "a record"
     return " with \(above), which was above it (event \(cause))"
   }
@@ -160,11 +160,11 @@ private struct Story {
   private func words(_ merged: Merged, _ event: Event, at lsn: LSN) throws -> String {
     let fields = try LoadedVersion(event, at: lsn).map { Self.list($0.dirty.keys) } ?? "-"
     var words =
-      merged.rule == Merged.reviveRule && merged.base == .none
+      merged.rule == Merged.reviveRule && merged.base == .zero
       ? "event \(merged.local) of here begins a new life of the record"
       : "event \(merged.local) of here and the server's version of event \(merged.base) were merged by the rule "
         + "'\(merged.rule)'"
-    if merged.ancestor != .none { words += ", both made from event \(merged.ancestor)" }
+    if merged.ancestor != .zero { words += ", both made from event \(merged.ancestor)" }
     if !merged.words.isEmpty { words += ", because \(merged.words)" }
     return words + "; to be sent: \(fields)"
   }
@@ -258,7 +258,7 @@ private struct Story {
       case .version:
         blocked.changeTag.isEmpty ? "a version of the server" : "version '\(blocked.changeTag)' of the server"
       case .mutation: "event \(blocked.lsn)"
-      case .deletion: blocked.lsn == .none ? "a deletion at the server" : "the absence of the record at the server"
+      case .deletion: blocked.lsn == .zero ? "a deletion at the server" : "the absence of the record at the server"
       }
     switch blocked.consequence {
     case .none: return "the question about it is answered: \(blocked.words)"

@@ -17,7 +17,7 @@ package struct DeviceReading {
   package private(set) var blocked: Set<RecordID> = []
   /// Existing records all of whose births were deleted.
   package private(set) var resurrected: [RecordID] = []
-  package private(set) var lastLSN: LSN = .none
+  package private(set) var lastLSN: LSN = .zero
 
   private var deletedBirths: [RecordID: Set<Birth>] = [:]
 

@@ -69,7 +69,7 @@ struct EventView {
     case .saved, .merged, .fetchedSave: try version(event, at: lsn)
     case .deleted(let event):
       [("base", number(event.base)), ("time", time(event.time))]
-        + (event.cause == .none ? [] : [("cause", number(event.cause))])
+        + (event.cause == .zero ? [] : [("cause", number(event.cause))])
     case .sent(let event):
       [
         ("zone", .string(event.zone.name)), ("batch", hex(event.batch)),
@@ -163,7 +163,7 @@ struct EventView {
 
   private static func blocked(_ event: Blocked) -> [(String, JSONValue)] {
     var result: [(String, JSONValue)] = [("subject", .string("\(event.subject)"))]
-    if event.lsn != .none { result.append(("mutation", number(event.lsn))) }
+    if event.lsn != .zero { result.append(("mutation", number(event.lsn))) }
     if !event.changeTag.isEmpty { result.append(("tag", .string(event.changeTag))) }
     return result + [("then", .string("\(event.consequence)")), ("words", .string(event.words))]
   }

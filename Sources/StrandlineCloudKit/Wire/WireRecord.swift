@@ -80,8 +80,8 @@ package struct WireRecord: WireMessage {
   /// The bytes of a reply's record that has a defect; empty else.
   package var raw: [UInt8] = []
   package var parent: String?
-  package var created: Touch?
-  package var modified: Touch?
+  package var created: ServerTimestamp?
+  package var modified: ServerTimestamp?
   package var deleted: Bool?
   package var zoneID: WireZoneID?
   package var error: WireError?
@@ -195,7 +195,7 @@ package struct WireRecord: WireMessage {
     return name
   }
 
-  private static func touch(_ json: inout JSONReader) throws(JSONError) -> Touch {
+  private static func touch(_ json: inout JSONReader) throws(JSONError) -> ServerTimestamp {
     enum Key: Int, WireKey {
       case timestamp, userRecordName, deviceID
       static let names = JSONKeys(Key.self)
@@ -211,7 +211,7 @@ package struct WireRecord: WireMessage {
       }
     }
     guard let milliseconds else { throw json.missing("timestamp") }
-    return Touch(milliseconds: milliseconds, user: user ?? "", device: device ?? "")
+    return ServerTimestamp(milliseconds: milliseconds, user: user ?? "", device: device ?? "")
   }
 
   /// The bytes of the value at `begin`, with the name or the refusal that can be found in it although a part cannot be
@@ -281,7 +281,7 @@ package struct WireRecord: WireMessage {
     json.member("zoneID", zoneID)
   }
 
-  private static func write(_ key: String, _ touch: Touch?, to json: inout JSONWriter) {
+  private static func write(_ key: String, _ touch: ServerTimestamp?, to json: inout JSONWriter) {
     guard let touch else { return }
     json.key(key)
     json.beginObject()

@@ -68,8 +68,8 @@ package struct Settled: EventPayload, Hashable {
   package var outcome: Outcome
   /// The server's version after it; nil where there is none, or where it is known already.
   package var changeTag: String?
-  package var created: Touch?
-  package var modified: Touch?
+  package var created: ServerTimestamp?
+  package var modified: ServerTimestamp?
   /// What the transport keeps with that version; empty on the web.
   package var archive: [UInt8]
   /// The server's error code and reason, if it refused; else empty.
@@ -77,8 +77,8 @@ package struct Settled: EventPayload, Hashable {
   package var words: String
 
   package init(
-    id: RecordID, lsn: LSN, outcome: Outcome, changeTag: String? = nil, created: Touch? = nil,
-    modified: Touch? = nil, archive: [UInt8] = [], code: String = "", words: String = ""
+    id: RecordID, lsn: LSN, outcome: Outcome, changeTag: String? = nil, created: ServerTimestamp? = nil,
+    modified: ServerTimestamp? = nil, archive: [UInt8] = [], code: String = "", words: String = ""
   ) {
     self.id = id
     self.lsn = lsn
@@ -136,7 +136,7 @@ package struct Merged: EventPayload {
   package var content: EncodedContent
 
   package init(
-    id: RecordID, version: Version, dirty: [String: LSN], base: LSN, local: LSN, ancestor: LSN = .none,
+    id: RecordID, version: Version, dirty: [String: LSN], base: LSN, local: LSN, ancestor: LSN = .zero,
     time: HybridTime, editCount: UInt64, tenure: UInt64, rule: String, words: String = ""
   ) {
     self.id = id
@@ -259,8 +259,8 @@ package struct FetchedSave: EventPayload {
   package var type: String
   package var births: Set<Birth>
   package var changeTag: String
-  package var created: Touch?
-  package var modified: Touch?
+  package var created: ServerTimestamp?
+  package var modified: ServerTimestamp?
   package var source: Source
   /// Whether the version brought a stamp.
   package var isStamped: Bool
@@ -425,7 +425,7 @@ package struct Blocked: EventPayload, Hashable {
   package var words: String
 
   package init(
-    id: RecordID, subject: Subject, lsn: LSN = .none, changeTag: String = "", births: Set<Birth>,
+    id: RecordID, subject: Subject, lsn: LSN = .zero, changeTag: String = "", births: Set<Birth>,
     consequence: Consequence, words: String
   ) {
     self.id = id

@@ -22,7 +22,7 @@ extension RecordID: FieldGroup {
   }
 }
 
-extension Touch: FieldGroup {
+extension ServerTimestamp: FieldGroup {
   package static var tableName: String { "touch" }
   package static var bytesMin: Int { 3 }
   package init<Coder: FieldCoder>(_ touch: Self?, _ field: inout Coder) throws(Coder.Failure) {

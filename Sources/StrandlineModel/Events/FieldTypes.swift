@@ -234,7 +234,7 @@ extension FieldType where Self == RestType { package static var rest: Self { Sel
 extension FieldType where Self == ValueType { package static var value: Self { Self() } }
 extension FieldType where Self == GroupType<ZoneID> { package static var zone: Self { Self() } }
 extension FieldType where Self == GroupType<RecordID> { package static var id: Self { Self() } }
-extension FieldType where Self == GroupType<Touch> { package static var touch: Self { Self() } }
+extension FieldType where Self == GroupType<ServerTimestamp> { package static var touch: Self { Self() } }
 
 extension FieldType {
   package static func choice<Choice>(_ type: Choice.Type) -> Self where Self == ChoiceType<Choice> { Self() }

@@ -126,7 +126,7 @@ package struct Deleted: EventPayload, Hashable {
   /// The deletion that took it along by the rule of its type, of a record above it; none if it was asked for itself.
   package var cause: LSN
 
-  package init(id: RecordID, births: Set<Birth>, base: LSN, time: HybridTime, tenure: UInt64, cause: LSN = .none) {
+  package init(id: RecordID, births: Set<Birth>, base: LSN, time: HybridTime, tenure: UInt64, cause: LSN = .zero) {
     self.id = id
     self.births = births
     self.base = base

@@ -151,7 +151,7 @@ package struct EncodedContent: Sendable {
     }
     var dirty: [String: LSN] = [:]
     for entry in layout.dirty {
-      dirty[layout.fields[Int(entry.fieldPlace)].name] = entry.lsn == .none ? this : entry.lsn
+      dirty[layout.fields[Int(entry.fieldPlace)].name] = entry.lsn == .zero ? this : entry.lsn
     }
     return (version, dirty)
   }

@@ -11,7 +11,7 @@ package struct ZoneAge: Hashable, Sendable {
   package var milliseconds: Int64?
 
   /// The zone is the one that this store has fetched.
-  package static let fetched = ZoneAge(lsn: LSN.none)
+  package static let fetched = ZoneAge(lsn: LSN.zero)
 
   /// By how much the clocks of two nodes of the server may differ. Without it, a record that was uploaded to the new zone through a
   /// node whose clock is late would seem older than the records of the old zone.

@@ -35,7 +35,7 @@ public struct TypeRules: Sendable {
   /// The rules of single fields, where `record` is `join`. A field without one keeps the change that was made last.
   public var fields: [String: FieldRule] = [:]
   /// What becomes of an edit that meets a deletion.
-  public var deletion = DeletionRule.sticky
+  public var deletion = DeletionRule.deletionWins
 
   /// The standard rules.
   public init() {}
@@ -84,7 +84,7 @@ public enum FieldRule: Hashable, Sendable {
 /// What becomes of an edit of a record that was deleted on another device.
 public enum DeletionRule: Hashable, Sendable {
   /// The deletion wins. The edit stays in the record's history.
-  case sticky
+  case deletionWins
   /// The edit wins, in whatever order the two arrive: the record begins a new life with it.
   case editRevives
 }

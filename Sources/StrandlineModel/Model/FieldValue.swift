@@ -163,20 +163,20 @@ public struct Asset: Hashable, Sendable, Codable {
   }
 
   /// What the server knows of a file.
-  public struct ServerFile: Hashable, Sendable, Codable {
+  package struct ServerFile: Hashable, Sendable, Codable {
     /// The server's checksum of the file, opaque. The web always has one; a native client never sees it.
-    public var fileChecksum: String?
+    package var fileChecksum: String?
     /// The server's checksum of the reference, opaque.
-    public var referenceChecksum: String?
+    package var referenceChecksum: String?
     /// The server's key, opaque.
-    public var wrappingKey: String?
+    package var wrappingKey: String?
     /// The proof of an upload.
-    public var receipt: String?
+    package var receipt: String?
     /// Where the content can be fetched for a while.
-    public var downloadURL: String?
+    package var downloadURL: String?
 
     /// Joins the parts.
-    public init(
+    package init(
       fileChecksum: String? = nil, referenceChecksum: String? = nil, wrappingKey: String? = nil,
       receipt: String? = nil, downloadURL: String? = nil
     ) {
@@ -193,7 +193,7 @@ public struct Asset: Hashable, Sendable, Codable {
   /// Bytes.
   public var size: Int64
   /// What the server knows of the file; nil if it has no such file yet.
-  public private(set) var server: ServerFile?
+  package private(set) var server: ServerFile?
 
   /// Where the content is.
   public var state: State {
@@ -208,7 +208,7 @@ public struct Asset: Hashable, Sendable, Codable {
   }
 
   /// Names a file at the server.
-  public init(server: ServerFile, size: Int64, contentHash: ContentHash? = nil) {
+  package init(server: ServerFile, size: Int64, contentHash: ContentHash? = nil) {
     self.contentHash = contentHash
     self.size = size
     self.server = server

@@ -9,8 +9,7 @@
 extension FieldValue {
   /// A time, rounded to whole milliseconds; for a date that they cannot hold the least or the greatest, which a save refuses.
   public static func date(_ date: Date) -> FieldValue {
-    let exact = (date.timeIntervalSince1970 * 1000).rounded()
-    return .date(milliseconds: Int64(exactly: exact) ?? (exact > 0 ? .max : .min))
+    .date(milliseconds: date.wholeMilliseconds)
   }
 
   /// Raw bytes.
@@ -51,6 +50,22 @@ extension Record {
   }
 }
 
+extension ServerTimestamp {
+  /// A time of the server, rounded to whole milliseconds, with its user and device.
+  public init(_ date: Date, user: String = "", device: String = "") {
+    self.init(milliseconds: date.wholeMilliseconds, user: user, device: device)
+  }
+
+  /// The time, by the server's clock.
+  public var date: Date { Date(milliseconds: milliseconds) }
+}
+
 extension Date {
   package init(milliseconds: Int64) { self.init(timeIntervalSince1970: Double(milliseconds) / 1000) }
+
+  /// Milliseconds since 1970, rounded; for a date that they cannot hold the least or the greatest.
+  fileprivate var wholeMilliseconds: Int64 {
+    let exact = (timeIntervalSince1970 * 1000).rounded()
+    return Int64(exactly: exact) ?? (exact > 0 ? .max : .min)
+  }
 }

@@ -15,7 +15,7 @@ public struct LSN: RawRepresentable, Hashable, Comparable, Sendable, CustomStrin
   public init(rawValue: UInt64) { self.rawValue = rawValue }
   package init(_ value: UInt64) { self.rawValue = value }
   /// No event: the place before the first.
-  public static let none = LSN(rawValue: 0)
+  public static let zero = LSN(rawValue: 0)
   /// The order of the log.
   public static func < (left: LSN, right: LSN) -> Bool { left.rawValue < right.rawValue }
   /// The number in decimal.

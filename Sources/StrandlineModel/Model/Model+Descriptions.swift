@@ -41,7 +41,7 @@ extension Record: CustomStringConvertible {
   public var description: String { "\(type) \(id), \(String.count(fields.count, "field"))".oneLine }
 }
 
-extension Touch: CustomStringConvertible {
+extension ServerTimestamp: CustomStringConvertible {
   /// When, and by whom.
   public var description: String {
     ("\(milliseconds) ms" + (user.isEmpty ? "" : " by \(user)") + (device.isEmpty ? "" : " on \(device)")).oneLine

@@ -3,16 +3,16 @@
 import StrandlineSystem
 
 /// A creation or change of a record at the server: its user and its time.
-public struct Touch: Hashable, Sendable, Codable {
-  /// Milliseconds since 1970 by the server's clock.
-  public var milliseconds: Int64
+public struct ServerTimestamp: Hashable, Sendable, Codable {
+  /// Milliseconds since 1970 by the server's clock: `date` to the millisecond.
+  package var milliseconds: Int64
   /// The user's record name.
   public var user: String
   /// The server's name for the device.
   public var device: String
 
-  /// Makes a touch.
-  public init(milliseconds: Int64, user: String = "", device: String = "") {
+  /// A time of the server, with its user and device.
+  package init(milliseconds: Int64, user: String = "", device: String = "") {
     self.milliseconds = milliseconds
     self.user = user
     self.device = device
@@ -24,9 +24,9 @@ public struct SystemFields: Hashable, Sendable, Codable {
   /// The server's version of the record: opaque, compared for equality only.
   public var changeTag: String?
   /// When it was created, by whom.
-  public var created: Touch?
+  public var created: ServerTimestamp?
   /// When it was last changed, by whom.
-  public var modified: Touch?
+  public var modified: ServerTimestamp?
   /// Top-level keys of the server's JSON that this version does not know, kept byte for byte.
   public var unknown: [UInt8]
   /// What the transport keeps with this version, opaque, and gets back when the record is sent: natively a `CKRecord`'s
@@ -35,7 +35,7 @@ public struct SystemFields: Hashable, Sendable, Codable {
 
   /// Makes the metadata.
   public init(
-    changeTag: String? = nil, created: Touch? = nil, modified: Touch? = nil, unknown: [UInt8] = [],
+    changeTag: String? = nil, created: ServerTimestamp? = nil, modified: ServerTimestamp? = nil, unknown: [UInt8] = [],
     archive: [UInt8] = []
   ) {
     self.changeTag = changeTag

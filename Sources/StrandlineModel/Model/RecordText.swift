@@ -149,15 +149,15 @@ extension FieldValue: Codable {
   /// The value as one line of JSON: `{"type":"INT64","value":7}`.
   ///
   /// - Throws: `StrandlineError.invalidValue` for a value that no record can hold, such as a number that is not finite.
-  public func text(fileID: String = #fileID, line: Int = #line) throws -> String {
-    try TextForm.text(of: self, "the field's value", fileID, line)
+  public func text() throws -> String {
+    try TextForm.text(of: self, "the field's value")
   }
 
   /// Reads a value as `text` writes it.
   ///
   /// - Throws: `StrandlineError.invalidValue` for any other text.
-  public init(text: String, fileID: String = #fileID, line: Int = #line) throws {
-    self = try TextForm.value(of: text, "a field's value", fileID, line)
+  public init(text: String) throws {
+    self = try TextForm.value(of: text, "a field's value")
   }
 }
 
@@ -195,36 +195,36 @@ extension Record: Codable {
   /// ```
   ///
   /// - Throws: `StrandlineError.invalidValue` if a field has a value that no record can hold.
-  public func text(fileID: String = #fileID, line: Int = #line) throws -> String {
-    try TextForm.text(of: self, "record '\(id)'", fileID, line)
+  public func text() throws -> String {
+    try TextForm.text(of: self, "record '\(id)'")
   }
 
   /// Reads a record as `text` writes it. Nothing is stored.
   ///
   /// - Throws: `StrandlineError.invalidValue` for any other text.
-  public init(text: String, fileID: String = #fileID, line: Int = #line) throws {
-    self = try TextForm.value(of: text, "a record", fileID, line)
+  public init(text: String) throws {
+    self = try TextForm.value(of: text, "a record")
   }
 }
 
 /// Values as a line of JSON, with public errors.
 private enum TextForm {
   static func text<Value: Encodable>(
-    of value: Value, _ what: String, _ fileID: String, _ line: Int
+    of value: Value, _ what: String
   ) throws -> String {
     do { return String(decoding: try SortedJSON.encode(value), as: UTF8.self) } catch let error as EncodingError {
       throw StrandlineError(
-        .invalidValue, "\(what) has no text: \(error.explanation)", location: "\(fileID):\(line)")
+        .invalidValue, "\(what) has no text: \(error.explanation)")
     }
   }
 
   static func value<Value: Decodable>(
-    of text: String, _ what: String, _ fileID: String, _ line: Int
+    of text: String, _ what: String
   ) throws -> Value {
     do { return try SortedJSON.decode(Value.self, from: Array(text.utf8)) } catch {
       let reason = (error as? DecodingError)?.explanation ?? "\(error)"
       throw StrandlineError(
-        .invalidValue, "'\(text.prefix(80))' is not \(what): \(reason)", location: "\(fileID):\(line)")
+        .invalidValue, "'\(text.prefix(80))' is not \(what): \(reason)")
     }
   }
 }

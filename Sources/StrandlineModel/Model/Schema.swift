@@ -90,7 +90,7 @@ public enum NewerVersionRule: String, Hashable, Sendable {
   /// Nothing is fetched and sent any more: a sync throws `.fromTheFuture` until the app is a later one.
   case haltForUpgrade
   /// It is not applied, and the store shows what it had. The version is kept, and applied when an app that knows it opens the
-  /// store. `StoreStatus.held` has it with the code `NEWER_SCHEMA`; a change of this store to the record is held too.
+  /// store. `RecordStore.heldRecords()` has it with the code `.newerSchema`; a change of this store to the record is held too.
   case reject
 }
 

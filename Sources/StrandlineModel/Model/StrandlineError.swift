@@ -136,10 +136,9 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
   public var retryAfter: Double?
   /// The line of the app that made the call that failed, as "Module/File.swift:41".
   ///
-  /// Every public function that throws takes the caller's `#fileID` and `#line` as default arguments. An error inside a
-  /// closure of `write` names the line of the transaction's call. Nil where no line of the app is known: in
-  /// `SyncEngine.lastError` after a cycle that the engine began by itself, and for `RecordStore.sync`, which is a
-  /// property.
+  /// Public functions in which the caller can make a mistake, as in a value, a condition or a schema, take its `#fileID` and `#line` as
+  /// default arguments: `open`, `write`, what a transaction does, queries. An error inside a closure of `write` names the line of the
+  /// transaction's call. Nil elsewhere.
   public var location: String?
 
   /// Makes an error, for an app's own `CloudDatabase` or its tests.

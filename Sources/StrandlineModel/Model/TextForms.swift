@@ -7,9 +7,9 @@ extension LSN: Codable {
   /// Reads the number in decimal, as `description` writes it.
   ///
   /// - Throws: `StrandlineError.invalidValue` for any other text.
-  public init(text: String, fileID: String = #fileID, line: Int = #line) throws {
+  public init(text: String) throws {
     guard let number = UInt64(text), String(number) == text else {
-      throw StrandlineError(notTheText: text, of: "an event's number", "it is a number in decimal", fileID, line)
+      throw StrandlineError(notTheText: text, of: "an event's number", "it is a number in decimal")
     }
     self.init(rawValue: number)
   }
@@ -30,14 +30,14 @@ extension LogPosition: Codable, CustomStringConvertible {
   /// ```
   ///
   /// - Throws: `StrandlineError.invalidValue` for any other text.
-  public init(text: String, fileID: String = #fileID, line: Int = #line) throws {
+  public init(text: String) throws {
     let parts = text.split(separator: ":", omittingEmptySubsequences: false)
     guard parts.count == 2, let tenure = UInt64(parts[0], radix: 16), let lsn = UInt64(parts[1]) else {
-      throw StrandlineError(notTheText: text, of: "a position", Self.form, fileID, line)
+      throw StrandlineError(notTheText: text, of: "a position", Self.form)
     }
     self.init(tenure: tenure, lsn: LSN(rawValue: lsn))
     guard description == text else {
-      throw StrandlineError(notTheText: text, of: "a position", Self.form, fileID, line)
+      throw StrandlineError(notTheText: text, of: "a position", Self.form)
     }
   }
 
@@ -53,11 +53,10 @@ extension ZoneID: Codable {
   /// Reads a zone as `description` writes it.
   ///
   /// - Throws: `StrandlineError.invalidValue` for any other text.
-  public init(text: String, fileID: String = #fileID, line: Int = #line) throws {
+  public init(text: String) throws {
     guard let parts = IdentityText.parts(text), let zone = Self(parts[...]), zone.description == text else {
       throw StrandlineError(
-        notTheText: text, of: "a zone", "it is zone, scope/zone or scope/owner/zone; \(IdentityText.rule)", fileID, line
-      )
+        notTheText: text, of: "a zone", "it is zone, scope/zone or scope/owner/zone; \(IdentityText.rule)")
     }
     self = zone
   }
@@ -86,13 +85,13 @@ extension RecordID: Codable {
   /// ```
   ///
   /// - Throws: `StrandlineError.invalidValue` for any other text.
-  public init(text: String, fileID: String = #fileID, line: Int = #line) throws {
+  public init(text: String) throws {
     guard let parts = IdentityText.parts(text), let name = parts.last, !name.isEmpty,
       let zone = ZoneID(parts.dropLast()), RecordID(name, zone: zone).description == text
     else {
       throw StrandlineError(
         notTheText: text, of: "a record's ID",
-        "it is zone/name, scope/zone/name or scope/owner/zone/name; \(IdentityText.rule)", fileID, line)
+        "it is zone/name, scope/zone/name or scope/owner/zone/name; \(IdentityText.rule)")
     }
     self.init(name, zone: zone)
   }
@@ -151,8 +150,8 @@ enum IdentityText {
 }
 
 extension StrandlineError {
-  fileprivate init(notTheText text: String, of what: String, _ form: String, _ fileID: String, _ line: Int) {
-    self.init(.invalidValue, "'\(text.prefix(80))' is not \(what): \(form)", location: "\(fileID):\(line)")
+  fileprivate init(notTheText text: String, of what: String, _ form: String) {
+    self.init(.invalidValue, "'\(text.prefix(80))' is not \(what): \(form)")
   }
 }
 

@@ -68,9 +68,9 @@ public protocol CloudDatabase: Sendable {
   /// One page of the zones that changed since a token.
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage
 
-  /// How many milliseconds the server's clock was ahead of this device's at the newest answer. Nil, the default, if the transport does
+  /// How far the server's clock was ahead of this device's, in whole milliseconds, at the newest answer. Nil, the default, if the transport does
   /// not know: the engine then estimates it from the modified times of records.
-  var serverOffsetMilliseconds: Int64? { get }
+  var serverClockOffset: Duration? { get }
 
   /// Reads a record from bytes that an earlier version of the transport could not read (`CloudError.raw`). Nil, the default, if this
   /// version cannot read them either.
@@ -92,7 +92,7 @@ extension CloudDatabase {
   }
 
   /// Nil.
-  public var serverOffsetMilliseconds: Int64? { nil }
+  public var serverClockOffset: Duration? { nil }
 
   /// Nil.
   public func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord? { nil }

@@ -4,65 +4,65 @@
 /// A database that forwards every request that it does not answer itself to another one.
 ///
 /// A conforming type has a `base` and implements the requests that it changes.
-public protocol ForwardingDatabase: CloudDatabase {
+package protocol ForwardingDatabase: CloudDatabase {
   /// The database that answers the rest.
   var base: any CloudDatabase { get }
 }
 
 extension ForwardingDatabase {
   /// The address of `base`.
-  public var address: CloudAddress { base.address }
+  package var address: CloudAddress { base.address }
 
   /// The value of `base`.
-  public var minimumInterval: Duration { base.minimumInterval }
+  package var minimumInterval: Duration { base.minimumInterval }
 
   /// Forwards to `base`.
-  public func endOwnWaits() { base.endOwnWaits() }
+  package func endOwnWaits() { base.endOwnWaits() }
 
   /// Forwards to `base`, and throws its errors.
-  public func user() async throws -> String { try await base.user() }
+  package func user() async throws -> String { try await base.user() }
 
   /// Forwards to `base`, and throws its errors.
-  public func zones() async throws -> [ZoneID] { try await base.zones() }
+  package func zones() async throws -> [ZoneID] { try await base.zones() }
 
   /// Forwards to `base`, and throws its errors.
-  public func createZone(_ zone: ZoneID) async throws { try await base.createZone(zone) }
+  package func createZone(_ zone: ZoneID) async throws { try await base.createZone(zone) }
 
   /// Forwards to `base`, and throws its errors.
-  public func deleteZone(_ zone: ZoneID) async throws { try await base.deleteZone(zone) }
+  package func deleteZone(_ zone: ZoneID) async throws { try await base.deleteZone(zone) }
 
   /// Forwards to `base`, and throws its errors.
-  public func modify(
+  package func modify(
     _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
   ) async throws -> [CloudName: CloudResult] { try await base.modify(operations, in: zone, atomic: atomic) }
 
   /// Forwards to `base`, and throws its errors.
-  public func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] {
+  package func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] {
     try await base.lookup(names, in: zone)
   }
 
   /// Forwards to `base`, and throws its errors.
-  public func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>] {
+  package func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>] {
     try await base.zoneChanges(of: queries)
   }
 
   /// Forwards to `base`, and throws its errors.
-  public func newestRecords(
+  package func newestRecords(
     ofType type: String, in zone: ZoneID, limit: Int, after marker: String?
   ) async throws -> NewestPage {
     try await base.newestRecords(ofType: type, in: zone, limit: limit, after: marker)
   }
 
   /// Forwards to `base`, and throws its errors.
-  public func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
+  package func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
     try await base.databaseChanges(since: token, limit: limit)
   }
 
   /// The value of `base`.
-  public var serverOffsetMilliseconds: Int64? { base.serverOffsetMilliseconds }
+  package var serverClockOffset: Duration? { base.serverClockOffset }
 
   /// The value of `base`.
-  public func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord? {
+  package func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord? {
     base.record(readingAgain: raw, in: zone)
   }
 }

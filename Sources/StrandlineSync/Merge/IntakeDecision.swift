@@ -71,7 +71,7 @@ package struct PendingEdit {
   func lost(after acknowledged: LSN, by rule: String, words: String = "") -> IntakeDecision.Step {
     let names = loaded.dirty.filter { $0.value > acknowledged }.keys.sorted { $0.precedesByUTF8($1) }
     return .tell(
-      lsn, ancestor: ancestor?.lsn ?? .none, names.map { Conflicted.Field(name: $0, rule: rule, loser: .here) },
+      lsn, ancestor: ancestor?.lsn ?? .zero, names.map { Conflicted.Field(name: $0, rule: rule, loser: .here) },
       rule: rule, words: words)
   }
 }
@@ -269,7 +269,7 @@ package struct VersionSituation {
         return IntakeDecision(steps: [
           .store(arrival),
           .tell(
-            pending.newest, ancestor: entry?.base?.version ?? .none, [], rule: Merged.reviveRule, words: words),
+            pending.newest, ancestor: entry?.base?.version ?? .zero, [], rule: Merged.reviveRule, words: words),
           .giveUp(pending.newest, words: words),
         ])
       }
@@ -278,7 +278,7 @@ package struct VersionSituation {
       if !edited.isEmpty {
         decision.steps.append(
           .tell(
-            pending.newest, ancestor: entry?.base?.version ?? .none,
+            pending.newest, ancestor: entry?.base?.version ?? .zero,
             edited.map { Conflicted.Field(name: $0, rule: Conflicted.deletionRule, loser: .there) },
             rule: Conflicted.deletionRule, words: ""))
       }
@@ -298,7 +298,7 @@ package struct VersionSituation {
   }
 
   /// The newest mutation of the edit that the version, or the base, contains.
-  private var known: LSN { max(acknowledged, entry?.base?.content ?? .none) }
+  private var known: LSN { max(acknowledged, entry?.base?.content ?? .zero) }
 
   /// The server's record has only dead lives: it is deleted there, with its present change tag.
   private func deletingAgain() -> IntakeDecision {
@@ -516,7 +516,7 @@ package struct VersionSituation {
   ) {
     guard !decided.isEmpty else { return }
     decision.steps.append(
-      .tell(edit.lsn, ancestor: edit.ancestor?.lsn ?? .none, decided, rule: rule, words: words))
+      .tell(edit.lsn, ancestor: edit.ancestor?.lsn ?? .zero, decided, rule: rule, words: words))
   }
 
   /// Whether the server's value of a field is the edit's own write: it has the edit's stamp, as a copy of this store sent it; or
@@ -597,7 +597,7 @@ package struct VersionSituation {
     var decision = IntakeDecision(steps: [
       .block(
         Blocked(
-          id: id, subject: .version, lsn: lacking ?? .none, changeTag: arrival.system.changeTag ?? "", births: births,
+          id: id, subject: .version, lsn: lacking ?? .zero, changeTag: arrival.system.changeTag ?? "", births: births,
           consequence: consequence, words: words))
     ])
     decision.counts.blocked = 1
@@ -620,7 +620,7 @@ package struct DeletionSituation {
   /// The newest pending mutation, if it is an edit.
   package var edit: PendingEdit?
   /// The rule of the record's type.
-  package var rule = DeletionRule.sticky
+  package var rule = DeletionRule.deletionWins
   /// The newest pending mutation that a request may have carried before the deletion.
   package var attempted: LSN?
   /// Its lives, if it is an edit.
@@ -628,7 +628,7 @@ package struct DeletionSituation {
 
   package init(
     id: RecordID, source: ServerChange.Source, entry: RecordEntry?, births: Set<Birth>, known: DeletionEntry?,
-    isDoubtful: Bool, edit: PendingEdit? = nil, rule: DeletionRule = .sticky, attempted: LSN? = nil,
+    isDoubtful: Bool, edit: PendingEdit? = nil, rule: DeletionRule = .deletionWins, attempted: LSN? = nil,
     attemptedBirths: Set<Birth> = []
   ) {
     self.id = id
@@ -714,7 +714,7 @@ package struct DeletionSituation {
         decision.counts.merged = 1
       } else {
         decision.steps += [
-          edit.lost(after: entry?.base?.content ?? .none, by: Conflicted.deletionRule),
+          edit.lost(after: entry?.base?.content ?? .zero, by: Conflicted.deletionRule),
           .settle(edit.lsn, .deletedOnServer),
         ]
         decision.counts.blocked = 1

@@ -51,17 +51,17 @@ package struct OwnMutations {
     in stamp: Stamp, _ id: RecordID, _ entry: RecordEntry?, dirty: [String: LSN]?, _ included: LSN?,
     _ event: (LSN) throws -> Event?
   ) throws -> LSN {
-    guard let dirty, let pending = entry?.pending else { return included ?? .none }
+    guard let dirty, let pending = entry?.pending else { return included ?? .zero }
     var written = Set(dirty.values).union(pending.sendable)
     for seen in stamp.seen.values
     where pending.first < seen.lsn && seen.lsn < pending.newest && sync.owns(seen.lsn, tenure: seen.tenure, upTo: end) {
       if try event(seen.lsn)?.recordID == id { written.insert(seen.lsn) }
     }
-    let base = entry?.base?.content ?? .none
+    let base = entry?.base?.content ?? .zero
     let found = try written.filter { $0 > base }.sorted().last { mutation in
       try newestIncluded(in: stamp, of: [mutation], event) != nil || containsBoth(stamp, ofMergeAt: mutation, event)
     }
-    return max(included ?? .none, found ?? .none)
+    return max(included ?? .zero, found ?? .zero)
   }
 
   /// Whether a version contains both that a merge of this store has joined: a copy of this store has sent the mutation that was merged
@@ -69,7 +69,7 @@ package struct OwnMutations {
   func containsBoth(_ stamp: Stamp, ofMergeAt lsn: LSN, _ event: (LSN) throws -> Event?) throws -> Bool {
     var lsn = lsn
     for _ in 0..<Self.mergesMax {
-      guard case .merged(let merged)? = try event(lsn), merged.base != .none,
+      guard case .merged(let merged)? = try event(lsn), merged.base != .zero,
         !merged.births.isDisjoint(with: stamp.births), let found = try event(merged.base),
         let base = try LoadedVersion(found, at: merged.base), stamp.dominates(base.version.stamp)
       else { return false }

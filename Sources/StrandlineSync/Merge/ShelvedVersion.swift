@@ -45,7 +45,7 @@ package struct ShelvedVersion {
       guard case .fetchedSave(let fetched) = try EventCodec.decode(reader.rest()) else {
         throw ByteReaderError(offset: 0, what: "another event")
       }
-      var fields = try fetched.content.decoded(type: fetched.type, births: [], this: .none).version.fields
+      var fields = try fetched.content.decoded(type: fetched.type, births: [], this: .zero).version.fields
       var above: String?
       if case .reference(let reference)? = fields.removeValue(forKey: Version.parentField) { above = reference.name }
       server = ServerRecord(

@@ -128,10 +128,10 @@ package struct AbsenceProof: Sendable {
   ) {
     (self.living, self.age, self.provedUpTo) = (living, age, provedUpTo)
     let times = absent.compactMap(\.milliseconds)
-    oldest = (absent.map(\.version).min() ?? .none, times.count == absent.count ? times.min() : nil)
-    for id in unread { open[id] = LSN.none }
+    oldest = (absent.map(\.version).min() ?? .zero, times.count == absent.count ? times.min() : nil)
+    for id in unread { open[id] = LSN.zero }
     for one in absent { open[one.id] = one.version }
-    self.unread = open.values.count { $0 == .none }
+    self.unread = open.values.count { $0 == .zero }
     order = open.keys.sorted(by: >)
   }
 
@@ -158,7 +158,7 @@ package struct AbsenceProof: Sendable {
   ///   - base: the event of the version that this store has of it, after the answer was applied.
   mutating func take(_ answer: CloudResult?, of id: RecordID, created: Int64?, base: LSN?) -> Bool {
     guard let version = open[id] else { return false }
-    let isOfName = version == .none
+    let isOfName = version == .zero
     func close() {
       open[id] = nil
       untold.remove(id)
@@ -171,7 +171,7 @@ package struct AbsenceProof: Sendable {
     switch answer {
     case .record?:
       close()
-      if let created { age.add(version <= provedUpTo ? .none : version, created) }
+      if let created { age.add(version <= provedUpTo ? .zero : version, created) }
     case let answer? where answer.isNotFound:
       close()
       // Without the version, the answer has already confirmed a deletion that the feed had shown.

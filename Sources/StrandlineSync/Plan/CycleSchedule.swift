@@ -18,29 +18,29 @@ public enum SyncCause: Hashable, Sendable {
 /// How an engine spreads its requests over time, so that many devices do not load their server at the same moment.
 ///
 /// A wait that the server names is always kept in full, 48 hours at most.
-public struct SyncPace: Hashable, Sendable {
+package struct SyncPace: Hashable, Sendable {
   /// The time from a write of the app to the automatic cycle after it, so that writes in quick succession share requests. Half a
   /// second by default; 0: at once.
-  public var debounce: Duration = .milliseconds(500)
+  package var debounce: Duration = .milliseconds(500)
 
   /// The longest random delay before the cycle after an event that many devices see at the same moment: all of it after the
   /// network's return, a quarter of it after a push. A second by default; 0, or a debounce of 0: at once. When the app
   /// comes to the foreground there is no delay.
-  public var spread: Duration = .seconds(1)
+  package var spread: Duration = .seconds(1)
 
   /// The time between automatic cycles if nothing is written; each is random, between half and all of it. A minute by default, a
   /// second at least.
-  public var poll: Duration = .seconds(60)
+  package var poll: Duration = .seconds(60)
 
   /// The longest of the engine's own waits, which double from one second while requests fail; a second at least.
   ///
   /// 29 minutes by default: after ten minutes without a server a device waits up to five minutes, and only after an hour up
   /// to 29. By then nearly all devices have pending changes, and if each tried every five minutes, the tries alone would be more
   /// than the load of a usual day. A person, the app's foreground and the network's return end such a wait.
-  public var longestWait: Duration = .seconds(29 * 60)
+  package var longestWait: Duration = .seconds(29 * 60)
 
-  /// Waits of five minutes at most: for an app with few devices, or a server that can take all of them at once.
-  public static let prompt: SyncPace = {
+  /// For tests: waits of five minutes at most, as for a server that can take all devices at once.
+  package static let prompt: SyncPace = {
     var pace = SyncPace()
     pace.longestWait = .seconds(300)
     return pace
@@ -57,7 +57,7 @@ public struct SyncPace: Hashable, Sendable {
   package var hasJitter = true
 
   /// The default pace.
-  public init() {}
+  package init() {}
 
   private var waitMillisecondsMax: Int64 { max(1_000, longestWait.wholeMilliseconds) }
 

@@ -127,7 +127,7 @@ extension CloudError {
   /// The public form of a refusal that ends a cycle. `retryAfter` is set only if the server named the wait.
   package func asStrandlineError(_ doing: String, wait: Double? = nil, isServers: Bool = false) -> StrandlineError {
     let retryAfter = isServers ? wait : nil
-    // Without the engine's own backoff, which delays automatic cycles only and not a later `now()`.
+    // Without the engine's own backoff, which delays automatic cycles only and not a later `sync()`.
     let later = retryAfter.map { "; try again in \(Int($0.rounded(.up))) s" } ?? ""
     let meaning = meaning
     switch meaning.ends {

@@ -38,7 +38,7 @@ package struct SyncCycle: Sendable {
   /// Whether it reads the feeds of changed zones. If not, it reads only those that an upload needs.
   var fetchesFeed = true
   /// This round sends the changes up to here.
-  var roundEnd = LSN.none
+  var roundEnd = LSN.zero
   var roundsLeft = SyncCycle.roundsMax
   var split = BatchSplit()
   /// Operations that were prepared while a request was under way, each by the event of its change.

@@ -98,16 +98,16 @@ extension FoldFacts {
     let tenures = learned { $0.tenures }
     // Earlier changes were written under another writer ID, or before the first known tenure (in a repaired store). Whether they
     // were sent is not known.
-    var end = tenures.first?.first ?? .none
+    var end = tenures.first?.first ?? .zero
     if let current = tenures.last?.writer, let change = tenures.last(where: { $0.writer != current }) {
-      end = tenures.first { $0.first > change.first }?.first ?? .none
+      end = tenures.first { $0.first > change.first }?.first ?? .zero
     }
     return pending.first < end
   }
 }
 
 extension SyncFacts {
-  var hasPending: Bool { !pending(1, after: .none, upTo: appliedLSN).isEmpty }
+  var hasPending: Bool { !pending(1, after: .zero, upTo: appliedLSN).isEmpty }
 
   /// A durable event, decoded; nil if compaction has removed it.
   func eventIfKept(at lsn: LSN) throws(StrandlineError) -> Event? {
@@ -133,7 +133,7 @@ extension SyncFacts {
   /// How many records of a zone have pending changes. O(pending changes): called only when a zone is lost.
   func pendingCount(in zone: ZoneID) throws -> Int {
     var count = 0
-    for lsn in pending(.max, after: .none, upTo: durableLSN) {
+    for lsn in pending(.max, after: .zero, upTo: durableLSN) {
       // A change that cannot be read belongs to no known zone; the upload holds it.
       do { if try owner(ofPending: lsn)?.zone == zone { count += 1 } } catch {
         guard error.isOfOneRecord else { throw error }

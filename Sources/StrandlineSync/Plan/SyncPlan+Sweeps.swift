@@ -154,7 +154,7 @@ extension SyncPlan {
     let ruled = facts.zone(zone)?.ruledMilliseconds ?? 0
     if !synced.isEmpty { remove(synced, from: zone, .server, areGone: ruled != 0, if: .removes(zone)) }
     let unread = facts.learned { $0.unread.keys.filter { $0.zone == zone }.sorted() }
-    var events = unread.map { SyncEvent.event(.released(Released(id: $0, lsn: .none)), if: .unread($0)) }
+    var events = unread.map { SyncEvent.event(.released(Released(id: $0, lsn: .zero)), if: .unread($0)) }
     let ended = SweepEnded(zone: zone, epoch: 0, seen: 0, removed: UInt64(synced.count))
     let lost = ZoneChanged.lost(
       zone, .erased, words: "the server does not have it, and the app has accepted that", policy: "remove",

@@ -515,7 +515,7 @@ package struct SyncPlan: Sendable {
       throw RefusedCycle(
         halted.value,
         "the server refuses every '\(halted.key.type)' of zone '\(halted.key.zone)': \(halted.value); they stay in "
-          + "the store, and the rest was sent; the next 'now()' tries one of them, and so does the engine, less and less often",
+          + "the store, and the rest was sent; the next 'sync()' tries one of them, and so does the engine, less and less often",
         isWhole: true)
     }
   }

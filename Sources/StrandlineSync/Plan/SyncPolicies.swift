@@ -17,7 +17,7 @@ public struct ZoneLossRules: Hashable, Sendable {
   /// synced records and no unsent change: they are removed, and the zone is synced as it is now. 0 by default: a person is asked.
   ///
   /// The reason of such a loss is `.deleted`, as for a zone that the server does not have.
-  public var remadeFollowedMax = 0
+  package var remadeFollowedMax = 0
 
   /// Asks about every zone.
   public init() {}
@@ -36,28 +36,28 @@ public struct ZoneLossRules: Hashable, Sendable {
 ///
 /// Some changes are always sent in one request: one record, records that refer to each other in a circle, and an atomic
 /// zone's transaction.
-public struct UploadBatch: Hashable, Sendable {
+package struct UploadBatch: Hashable, Sendable {
   /// The most operations of a request: at least one; 200 by default, the server's maximum.
-  public var operations = UploadPlan.operationsMax
+  package var operations = UploadPlan.operationsMax
   /// The most bytes of a request's JSON: 2,000,000 by default, the maximum.
-  public var bytes = UploadPlan.requestBytesMax
+  package var bytes = UploadPlan.requestBytesMax
 
   /// Requests as large as the server accepts.
-  public init() {}
+  package init() {}
 
   var operationsMax: Int { min(max(1, operations), UploadPlan.operationsMax) }
   var bytesMax: Int { min(max(1, bytes), UploadPlan.requestBytesMax) }
 }
 
 /// How long a record waits when the server refuses it because the user's storage is full and names no time.
-public struct OverQuotaWait: Hashable, Sendable {
+package struct OverQuotaWait: Hashable, Sendable {
   /// The first wait; it doubles with each refusal. Five minutes by default, a second at least.
-  public var first: Duration = .seconds(300)
+  package var first: Duration = .seconds(300)
   /// The longest wait: a day by default.
-  public var longest: Duration = .seconds(24 * 3600)
+  package var longest: Duration = .seconds(24 * 3600)
 
   /// Five minutes at first, and a day at last.
-  public init() {}
+  package init() {}
 
   /// The wait after a number of refusals.
   func milliseconds(attempts: UInt64) -> Int64 {

@@ -13,7 +13,7 @@ package struct ZoneState: Hashable, Sendable {
   package var lostWords = ""
   package var token: ChangeToken?
   /// The event that brought the token.
-  package var tokenLSN: LSN = .none
+  package var tokenLSN: LSN = .zero
   /// The zone is being fetched from its beginning and the last page has not come: deletions in it may be older than what is
   /// here.
   package var isFullFetch = false
@@ -172,7 +172,7 @@ package struct SyncState: Sendable {
 
   /// Whether the log's own writer wrote `lsn` under `tenure`: the position lies in that tenure's range.
   package func owns(_ lsn: LSN, tenure: UInt64, upTo end: LSN) -> Bool {
-    guard lsn != .none, lsn <= end else { return false }
+    guard lsn != .zero, lsn <= end else { return false }
     return self.tenure(of: lsn) == tenure
   }
 }

@@ -21,8 +21,8 @@ public struct ZoneLossDecision: Hashable, Sendable {
   public var reason: ZoneLoss
   /// The rule that was carried out.
   public var rule: ZoneLossRule
-  /// When, in milliseconds since 1970 by this device's clock.
-  public var milliseconds: Int64
+  /// When, in milliseconds since 1970 by this device's clock: `date`.
+  package var milliseconds: Int64
   /// How many of its records had unsent changes.
   public var unsent: Int
 }

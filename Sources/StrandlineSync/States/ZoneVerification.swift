@@ -25,12 +25,12 @@ public struct ZoneVerification: Hashable, Sendable {
   /// The number of records of the zone with unsent changes.
   public var unsent = 0
   /// A digest of all contents in this store, independent of their order: two devices with the same records have the same digest.
-  public var digestHere: UInt64 = 0
+  package var digestHere: UInt64 = 0
   /// The digest of the server's list.
-  public var digestThere: UInt64 = 0
+  package var digestThere: UInt64 = 0
 
   /// A comparison of two empty sides.
-  public init(zone: ZoneID) { self.zone = zone }
+  package init(zone: ZoneID) { self.zone = zone }
 
   /// Whether no difference remains.
   public var isEqual: Bool { differences.isEmpty }

@@ -161,7 +161,7 @@ public struct SimulatedWorld: Sendable {
 /// What became of a world.
 public struct WorldOutcome: Sendable, CustomStringConvertible {
   /// What happened in it, counted.
-  public let tally: WorldTally
+  package let tally: WorldTally
   /// What was broken; nil if every promise held.
   public let failure: WorldFailure?
   /// What happened in it, one line for each step; empty if it was not kept. The same seed gives the same lines.
@@ -185,7 +185,7 @@ public struct WorldFailure: Error, Sendable, CustomStringConvertible {
   /// The faults that it was allowed.
   public let faults: WorldFaults
   /// Which promise.
-  public let invariant: WorldInvariant
+  package let invariant: WorldInvariant
   /// What was found.
   public let message: String
   /// The numbers of the steps that lead to it.

@@ -53,7 +53,7 @@ final class WorldDevice: Sendable {
     /// In another process.
     var reader: RecordStore?
     /// The last event that the app was told of since the power was cut last.
-    var acknowledged: LSN = .none
+    var acknowledged: LSN = .zero
     var backup: Backup?
     var reading = WorldReading()
     /// Events that were read and that the judge has not seen.
@@ -140,7 +140,8 @@ final class WorldDevice: Sendable {
 
   /// A reader of its store in another process, opened now.
   func reader() throws -> RecordStore {
-    try RecordStore.openReadOnly(at: path, environment: StoreEnvironment(readersEnvironment(disk), isSimulated: true))
+    try RecordStore.openReadOnlyBlocking(
+      at: path, environment: StoreEnvironment(readersEnvironment(disk), isSimulated: true))
   }
 
   /// The reader that another process keeps open; nil if none does.
@@ -186,7 +187,7 @@ final class WorldDevice: Sendable {
     options.direction = cause.direction == 1 ? .pullOnly : cause.direction == 2 ? .pushOnly : .both
     options.isUserInitiated = cause.isUserInitiated
     options.asksForChanges = cause.asksForChanges
-    return try await open().sync.cycle(options)
+    return try await open().engine.cycle(options)
   }
 
   // MARK: Disks
@@ -197,7 +198,7 @@ final class WorldDevice: Sendable {
     let disk = disk
     disk.cutPower()
     let found = disk.imageAfterCrash(using: SeededRandom(seed: seed))
-    parts.withLock { ($0.disk, $0.store, $0.reader, $0.acknowledged) = (found, nil, nil, .none) }
+    parts.withLock { ($0.disk, $0.store, $0.reader, $0.acknowledged) = (found, nil, nil, .zero) }
     // Ends what the process that has died would not have ended; it cannot change the disk any more.
     _ = try? await store?.close()
   }
@@ -252,7 +253,7 @@ final class WorldDevice: Sendable {
     new.capacity = nil
     parts.withLock { parts in
       (parts.disk, parts.path, parts.store, parts.reader) = (new, path, nil, nil)
-      (parts.reading, parts.unjudged, parts.acknowledged) = (reading, [], .none)
+      (parts.reading, parts.unjudged, parts.acknowledged) = (reading, [], .zero)
     }
     _ = try? await store?.close()
   }
@@ -342,7 +343,7 @@ struct WorldReading: Sendable {
     /// It began a life.
     var isCreation = false
   }
-  var upTo: LSN = .none
+  var upTo: LSN = .zero
   var writer: WriterID = 0
   /// The writer of each mutation: the name may change.
   var writers: [LSN: WriterID] = [:]
@@ -405,7 +406,7 @@ struct WorldReading: Sendable {
       add(lsn, Mutation(id: event.id, births: event.births, tenure: event.tenure, isDeletion: true))
       deleted[event.id, default: []].formUnion(event.births)
       for birth in unconfirmed(event.births, of: event.id) {
-        deletedUnconfirmed.append((event.id, birth, begun[birth] ?? .none, lsn))
+        deletedUnconfirmed.append((event.id, birth, begun[birth] ?? .zero, lsn))
       }
     // This event also names the births of a creation that the server may have applied before the deletion.
     case .fetchedDelete(let event):
@@ -500,14 +501,14 @@ struct WorldReading: Sendable {
     decisions[id.zone]?.contains { decision in
       guard decision.begun < lsn else { return false }
       if lsn <= decision.ended { return true }
-      let isNew = births.contains { begun[$0] ?? .none > decision.ended }
+      let isNew = births.contains { begun[$0] ?? .zero > decision.ended }
       return !isNew && !versions.contains { $0.key > decision.ended && $0.key < lsn && $0.value == id }
     } ?? false
   }
 
   /// The newest event up to another one that holds a version of the server's of a record; none without one.
   func newestVersion(of id: RecordID, upTo lsn: LSN) -> LSN {
-    versions.lazy.filter { $0.value == id && $0.key <= lsn }.map(\.key).max() ?? .none
+    versions.lazy.filter { $0.value == id && $0.key <= lsn }.map(\.key).max() ?? .zero
   }
 
   /// Whether a record was written or deleted here between two events.

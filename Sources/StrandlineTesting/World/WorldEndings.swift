@@ -64,7 +64,7 @@ extension WorldRun {
     case .merged, .lost:
       try judgeTold(of: event.lsn, result: met, server: met, event.id, lsn, reading, device)
     case .deletedOnServer where !reading.hasWritten(event.id, after: event.lsn, before: lsn), .rejected:
-      try judgeTold(of: event.lsn, result: .none, server: .none, event.id, lsn, reading, device)
+      try judgeTold(of: event.lsn, result: .zero, server: .zero, event.id, lsn, reading, device)
     default: break
     }
   }
@@ -116,7 +116,7 @@ extension WorldRun {
   func judgeRemoved(_ event: FetchedDelete, _ lsn: LSN, _ reading: WorldReading, _ device: WorldDevice) throws {
     if memory.hasDecided(device.number, event.id.zone), reading.isDecided(event.id.zone, at: lsn) { return }
     // Of what the app has begun since, nothing was removed.
-    let births = (reading.confirmed[event.id] ?? []).filter { reading.begun[$0] ?? .none < lsn }
+    let births = (reading.confirmed[event.id] ?? []).filter { reading.begun[$0] ?? .zero < lsn }
     let words = "\(device.name) \(lsn): \(event.id) was removed because a list did not show it, and the server"
     guard !history.has(event.id, oneOf: births) else { throw WorldBroken(.noLostWrite, "\(words) has it") }
     guard births.isEmpty || !history.ended(event.id).births.isDisjoint(with: births) else {
@@ -142,11 +142,11 @@ extension WorldRun {
     else { return }
     let (left, met) = (try version(at: result, in: store), try version(at: server, in: store))
     // A compaction has taken it.
-    if (left == nil && result != .none) || (met == nil && server != .none) { return }
+    if (left == nil && result != .zero) || (met == nil && server != .zero) { return }
     for (name, at) in edit.dirty.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
       if let left, left.version.fields[name] == edit.version.fields[name] { continue }
       // What the server had, somebody has replaced who knew it.
-      if reading.acknowledged[id] ?? .none >= at { continue }
+      if reading.acknowledged[id] ?? .zero >= at { continue }
       if let writer = reading.writers[at], let seen = met?.version.stamp.seen[writer], seen.lsn >= at { continue }
       if reading.told[local]?.contains(name) == true { continue }
       throw WorldBroken(
@@ -155,7 +155,7 @@ extension WorldRun {
   }
 
   private func version(at lsn: LSN, in store: RecordStore) throws -> LoadedVersion? {
-    guard lsn != .none, lsn <= store.durableLSN, let event = try store.source.eventIfKept(at: lsn) else { return nil }
+    guard lsn != .zero, lsn <= store.durableLSN, let event = try store.source.eventIfKept(at: lsn) else { return nil }
     return try LoadedVersion(event, at: lsn)
   }
 }

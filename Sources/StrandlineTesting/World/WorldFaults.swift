@@ -114,7 +114,7 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
 }
 
 /// A case that a campaign of worlds must have met to have tested it.
-public enum WorldCase: String, Hashable, Sendable, CaseIterable {
+package enum WorldCase: String, Hashable, Sendable, CaseIterable {
   /// An app's transaction that was acknowledged.
   case write
   /// A record that an app deleted.
@@ -231,7 +231,7 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
   case refusedAfterMove
 
   /// The groups of which one must be on for the case to occur; empty if it occurs without faults.
-  public var faults: WorldFaults {
+  package var faults: WorldFaults {
     switch self {
     case .write, .delete, .restoredRecord, .together, .sync, .uploaded, .fetched, .merged, .otherReader: []
     case .failedSync: [.network, .busy]
@@ -270,27 +270,27 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
 }
 
 /// How often each case occurred.
-public struct WorldTally: Hashable, Sendable, CustomStringConvertible {
+package struct WorldTally: Hashable, Sendable, CustomStringConvertible {
   private var counts: [WorldCase: Int] = [:]
   /// Steps that were taken.
-  public var steps = 0
+  package var steps = 0
   /// Requests that the devices sent.
-  public var requests = 0
+  package var requests = 0
   /// The most requests that one sync sent.
-  public var requestsMax = 0
+  package var requestsMax = 0
   /// Milliseconds that passed in the worlds, times the number of devices.
-  public var deviceMilliseconds: Int64 = 0
+  package var deviceMilliseconds: Int64 = 0
   /// A tally of nothing.
-  public init() {}
+  package init() {}
 
   /// How often a case occurred.
-  public internal(set) subscript(what: WorldCase) -> Int {
+  package internal(set) subscript(what: WorldCase) -> Int {
     get { counts[what] ?? 0 }
     set { counts[what] = newValue }
   }
 
   /// Adds the counts of another world.
-  public mutating func add(_ other: WorldTally) {
+  package mutating func add(_ other: WorldTally) {
     for (what, count) in other.counts { counts[what, default: 0] += count }
     steps += other.steps
     requests += other.requests
@@ -299,12 +299,12 @@ public struct WorldTally: Hashable, Sendable, CustomStringConvertible {
   }
 
   /// The cases that worlds with these faults should have met, and that never occurred.
-  public func missing(with faults: WorldFaults) -> [WorldCase] {
+  package func missing(with faults: WorldFaults) -> [WorldCase] {
     WorldCase.allCases.filter { self[$0] == 0 && ($0.faults.isEmpty || !$0.faults.isDisjoint(with: faults)) }
   }
 
   /// Every case that occurred and its count, in the order of the cases.
-  public var description: String {
+  package var description: String {
     var words = ["\(steps) steps", "\(requests) requests"]
     words += WorldCase.allCases.filter { self[$0] > 0 }.map { "\($0.rawValue) \(self[$0])" }
     return words.joined(separator: ", ")

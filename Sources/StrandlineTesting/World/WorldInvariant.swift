@@ -1,7 +1,7 @@
 // What must hold in a simulated world: the promises of the library, each with a name.
 
 /// What must hold in every simulated world, after each step and when the world has come to rest.
-public enum WorldInvariant: String, Hashable, Sendable, CaseIterable {
+package enum WorldInvariant: String, Hashable, Sendable, CaseIterable {
   /// Durable: what a write has acknowledged is in the log after any power cut.
   case durable
   /// Durable: a transaction that was not acknowledged is there as a whole or not at all.

@@ -56,7 +56,7 @@ extension WorldRun {
     let reading = device.reading
     let hadNoToken =
       reading.goneInFullFetch.contains(id)
-      || own.contains { reading.begun[$0] ?? .none < reading.fetchedWhole[id.zone] ?? .none }
+      || own.contains { reading.begun[$0] ?? .zero < reading.fetchedWhole[id.zone] ?? .zero }
     return hadNoToken && !own.isSubset(of: confirmed)
   }
 
@@ -80,7 +80,7 @@ extension WorldRun {
     case .merged(let event):
       // What is uploaded again as another life was made from no version that the server has.
       let isOtherLife =
-        event.rule == Merged.reviveRule && event.base == .none && memory.hasDecided(device.number, event.id.zone)
+        event.rule == Merged.reviveRule && event.base == .zero && memory.hasDecided(device.number, event.id.zone)
         && reading.mayFollowDecision(event.id, reading.mutations[event.local]?.births ?? [], at: lsn)
       guard isOtherLife || reading.versions[event.base] == event.id else {
         throw WorldBroken(
@@ -309,7 +309,7 @@ extension WorldRun {
     var lines: [String] = []
     for device in devices {
       guard let store = device.store else { continue }
-      var lsn = LSN.none
+      var lsn = LSN.zero
       while lsn < store.durableLSN {
         lsn = lsn.advanced(by: 1)
         guard let event = try? store.source.eventIfKept(at: lsn) else { continue }

@@ -105,12 +105,12 @@ extension WorldRun {
       // Asked again, it may be there; one that was made again is not what it was.
       guard resumed[device.number, default: []].insert(zone.id).inserted else {
         let source: ResyncSource = (plan.seed &+ UInt64(device.number)).isMultiple(of: 2) ? .here : .server
-        try await store.sync.resync(zone.id, from: source)
+        try await store.engine.resync(zone.id, from: source)
         memory.decided(device.number, zone.id)
         say("\(device.name): a person has \(zone.id) synced again, from \(source)")
         continue
       }
-      try await store.sync.resumeZone(zone.id)
+      try await store.engine.resumeZone(zone.id)
       say("\(device.name): a person resumes \(zone.id)")
     }
   }
@@ -125,7 +125,7 @@ extension WorldRun {
       device.line.beginSync()
       defer { _ = device.line.endSync() }
       let found: ZoneVerification
-      do { found = try await store.sync.verify(zone) } catch let error as StrandlineError {
+      do { found = try await store.engine.verify(zone) } catch let error as StrandlineError {
         say("\(device.name) compares: throws \(error)")
         continue
       }
@@ -138,7 +138,6 @@ extension WorldRun {
 
   /// What the server says of a record itself, or of one that it refers to: no time makes it right.
   private static let lastingCodes = [CloudError.Code.badRequest, .limitExceeded, .validatingReferenceError]
-    .map(\.rawValue)
 
   /// A person has the device send again what the server refused for good.
   private mutating func releaseHolds(_ device: WorldDevice) async throws {
@@ -208,7 +207,7 @@ extension WorldRun {
     if let zone = device.line.omitted.min(), store.projections.withLock({ $0.sync.zones[zone]?.wasSeen == true }) {
       throw WorldBroken(.converged, "\(name) cannot mend what a page of \(zone) left out")
     }
-    if let left = try store.sync.remembered, !left.isEmpty {
+    if let left = try store.engine.remembered, !left.isEmpty {
       throw WorldBroken(.bounded, "\(name) owes nothing and remembers \(left)")
     }
     if let wait = status.waitMilliseconds, wait > 2 * 3_600_000 {

@@ -587,7 +587,7 @@ struct WorldRun {
     try history.readOn(server)
     for zone in try store.status().zones where zone.lostReason == .deleted && history.isThere(zone.id) {
       let source: ResyncSource = seed.isMultiple(of: 2) ? .here : .server
-      try await store.sync.resync(zone.id, from: source)
+      try await store.engine.resync(zone.id, from: source)
       memory.decided(device.number, zone.id)
       say("\(device.name): a person has \(zone.id) synced again, from \(source)")
     }
@@ -647,7 +647,7 @@ struct WorldRun {
     if isFull(device, error) || error.code.isTransient { return }
     // What a person has to end, and a halt, may last longer than the refusal.
     if error.code == .needsSignIn, plan.faults.contains(.refusals) { return }
-    if error.code == .serverRefused, let halts = try? device.store?.sync.status.halts,
+    if error.code == .serverRefused, let halts = try? device.store?.engine.status.halts,
       halts.contains(where: mayBeHalted)
     {
       return
@@ -675,7 +675,7 @@ struct WorldRun {
   private func mayBeHalted(_ halt: SyncStatus.Halt) -> Bool {
     if halt.type != nil { return plan.faults.contains(.refusals) }
     return denials.hasDenied(halt.zone)
-      || (plan.faults.contains(.quota) && halt.code == CloudError.Code.quotaExceeded.rawValue)
+      || (plan.faults.contains(.quota) && halt.code == .quotaExceeded)
   }
 
   mutating func takeCounts() {
@@ -819,8 +819,7 @@ struct WorldRun {
       owing.append((device, ids))
       for id in ids where try store.record(id) == nil { unwanted.insert(id) }
       // The server changes a record's type only by deleting it, which a reference to it forbids too.
-      let code = CloudError.Code.validatingReferenceError.rawValue
-      for held in try store.status().held where held.code == code { unwanted.insert(held.id) }
+      for held in try store.heldRecords() where held.code == .validatingReferenceError { unwanted.insert(held.id) }
     }
     for device in devices {
       let store = try await device.open()

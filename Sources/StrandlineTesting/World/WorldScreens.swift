@@ -94,8 +94,8 @@ struct WorldScreens {
     _ zone: Zone.Type, _ record: Int, _ id: RecordID, _ store: RecordStore
   ) throws -> (any WorldScreen)? {
     WorldPlan.type(of: record) == 0
-      ? try store.value(ShownRecord<Zone, Note>.self, id.name)
-      : try store.value(ShownRecord<Zone, Task>.self, id.name)
+      ? try store.fetch(ShownRecord<Zone, Note>.self, id: id.name)
+      : try store.fetch(ShownRecord<Zone, Task>.self, id: id.name)
   }
 }
 

@@ -81,7 +81,7 @@ final class WorldTallies: Sendable {
       let id = names.records[record]
       for lsn in lsns.lowerBound.rawValue...lsns.upperBound.rawValue {
         let lsn = LSN(rawValue: lsn)
-        guard case .saved(let saved) = try store.source.event(at: lsn), saved.id == id, saved.base != .none,
+        guard case .saved(let saved) = try store.source.event(at: lsn), saved.id == id, saved.base != .zero,
           let fields = try LoadedVersion(.saved(saved), at: lsn)?.version.fields
         else { continue }
         var best: Int64 = 0
@@ -99,7 +99,7 @@ final class WorldTallies: Sendable {
   func interrupt(_ changes: [WorldChange], on device: Int) {
     for case .tally(let record, let what) in changes {
       let change = Change(
-        id: names.records[record], device: device, lsn: .none, what: what, best: .max, isDoubtful: true)
+        id: names.records[record], device: device, lsn: .zero, what: what, best: .max, isDoubtful: true)
       state.withLock { $0.changes.append(change) }
     }
   }

@@ -193,7 +193,7 @@ struct `The golden index` {
   }
 
   @Test func `is believed by a reader`() throws {
-    let store = try RecordStore.openReadOnly(at: Repository.path(IndexVector.folder))
+    let store = try RecordStore.openReadOnlyBlocking(at: Repository.path(IndexVector.folder))
     #expect(store.projections.withLock { $0.runs?.list.entries.count } == 5)
     #expect(store.projections.unstoredCount == 0)
     #expect(try store.record(RecordID("a"))?["title"] == "Third")
@@ -206,7 +206,7 @@ struct `The golden index` {
 
   @Test func `has the rows of every record that it has, and no other rows of its indexes`() throws {
     let path = Repository.path(IndexVector.folder)
-    let store = try RecordStore.openReadOnly(at: path)
+    let store = try RecordStore.openReadOnlyBlocking(at: path)
     let runs = try #require(store.projections.withLock { $0.runs })
     // Of several runs the newest that has a key counts.
     var rows: [[UInt8]: Bool] = [:]

@@ -59,7 +59,7 @@ enum IndexVector {
       if case .writer(let log) = store.source { try log.waitUntilDurableBlocking(place.lsn.rawValue) }
     }
     func newest(_ name: String) throws -> LSN {
-      try store.projections.entry(RecordID(name))?.pending?.newest ?? .none
+      try store.projections.entry(RecordID(name))?.pending?.newest ?? .zero
     }
     let zone = EventSamples.zone
     // No app can give such names, and a key must take them.
@@ -68,11 +68,12 @@ enum IndexVector {
         FetchedSave(
           id: RecordID("nul\0in", zone: ZoneID("Zone\0")), version: odd,
           system: SystemFields(
-            changeTag: "kz2", created: nil, modified: Touch(milliseconds: 1, user: "", device: ""), unknown: [],
+            changeTag: "kz2", created: nil, modified: ServerTimestamp(milliseconds: 1, user: "", device: ""),
+            unknown: [],
             archive: []),
           source: .lookup, isStamped: true))
     ])
-    let touch = Touch(milliseconds: EventSamples.wall, user: "_me", device: "A1B2")
+    let touch = ServerTimestamp(milliseconds: EventSamples.wall, user: "_me", device: "A1B2")
     try append(
       try ["a", "b", "c"].map { name in
         .settled(
@@ -104,7 +105,7 @@ enum IndexVector {
       .joined(Joined(id: RecordID("d"), set: LSN(5))),
       .held(
         Held(
-          id: RecordID("far", zone: zone), direction: .download, lsn: .none, raw: [1], code: "", words: "a later stamp",
+          id: RecordID("far", zone: zone), direction: .download, lsn: .zero, raw: [1], code: "", words: "a later stamp",
           requestUUID: "", attempts: 1, durationMilliseconds: 1, wallMilliseconds: EventSamples.wall)),
       .blocked(
         Blocked(

@@ -34,8 +34,8 @@ public struct QueryCursor: Hashable, Sendable {
   /// Reads a cursor's text.
   ///
   /// - Throws: `StrandlineError.invalidValue` if it is no cursor's text, or not as it was written.
-  public init(text: String, fileID: String = #fileID, line: Int = #line) throws {
-    self = try CallSite(fileID, line).run("reading a query's cursor") {
+  public init(text: String) throws {
+    self = try CallSite.unnamed.run("reading a query's cursor") {
       guard let bytes = Self.bytes(text), let cursor = try? Self(decoding: bytes) else {
         throw StrandlineError(
           .invalidValue, "'\(text.prefix(80))' is not the cursor of a query; begin the query anew without one")

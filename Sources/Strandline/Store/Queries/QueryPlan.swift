@@ -32,12 +32,12 @@ public struct QueryPlan: Hashable, Sendable {
   /// The index that is used; nil if all records of the type are read, or records by their names.
   public var index: RecordIndex? { if case .index(let index, _, _) = way { index } else { nil } }
 
-  /// Further indexes, for conditions on other fields: where `index` has many records, of those only the ones are read that
+  /// For tests: further indexes, for conditions on other fields: where `index` has many records, of those only the ones are read that
   /// these have too.
-  public var narrowingIndexes: [RecordIndex] { if case .index(_, let others, _) = way { others } else { [] } }
+  package var narrowingIndexes: [RecordIndex] { if case .index(_, let others, _) = way { others } else { [] } }
 
   /// Whether only those records are read that an index has for a condition.
-  public var usesCondition: Bool { if case .index(_, _, true) = way { true } else { false } }
+  package var usesCondition: Bool { if case .index(_, _, true) = way { true } else { false } }
 
   /// An index that would spare reading all records of the type; nil if an index is used or none would help.
   public var suggestion: RecordIndex? {

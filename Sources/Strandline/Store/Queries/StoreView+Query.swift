@@ -452,20 +452,25 @@ extension RecordQuery {
 }
 
 extension RecordStore {
+  /// A view for a question of the caller's line.
+  private func located(_ fileID: String, _ line: Int) throws -> StoreView {
+    try CallSite(fileID, line).run("taking a view of the store at '\(path)'") { try view() }
+  }
+
   /// A page of the records that a query asks for, as far as they are durable. See `StoreView.query(_:)`.
   ///
   /// - Throws: `StrandlineError` as `StoreView.query(_:)`.
   public func query(
     _ query: RecordQuery, after cursor: QueryCursor? = nil, fileID: String = #fileID, line: Int = #line
   ) throws -> QueryPage {
-    try view(fileID: fileID, line: line).query(query, after: cursor, fileID: fileID, line: line)
+    try located(fileID, line).query(query, after: cursor, fileID: fileID, line: line)
   }
 
   /// How the store would answer a query. See `StoreView.explain(_:)`.
   ///
   /// - Throws: `StrandlineError` as `StoreView.explain(_:)`.
   public func explain(_ query: RecordQuery, fileID: String = #fileID, line: Int = #line) throws -> QueryPlan {
-    try view(fileID: fileID, line: line).explain(query, fileID: fileID, line: line)
+    try located(fileID, line).explain(query, fileID: fileID, line: line)
   }
 
   /// The first page of a query's answer, now and whenever a record of its type has changed durably.

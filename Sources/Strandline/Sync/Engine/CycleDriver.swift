@@ -190,7 +190,7 @@ struct CycleDriver: Sendable {
         if departure.restMilliseconds > 0 { try await clock.sleep(milliseconds: departure.restMilliseconds) }
         return try await request.perform(by: database)
       }
-      serverOffset = database.serverOffsetMilliseconds
+      serverOffset = database.serverClockOffset?.wholeMilliseconds
       nanoseconds = clock.monotonicNanoseconds()
     }
   }

@@ -1,4 +1,4 @@
-// The queue of an engine's cycles, which run one at a time. Callers of `now()` share a cycle that has not begun, and its result.
+// The queue of an engine's cycles, which run one at a time. Callers of `sync()` share a cycle that has not begun, and its result.
 //
 // A cancelled caller returns at once; a cycle without callers is cancelled. Each cycle has its own task, so that a suspension or a
 // close can end it.

@@ -5,15 +5,15 @@ import Synchronization
 
 extension RecordStore {
   /// Sends held records with the next sync, though they have not changed; for instance when the cause of the refusal is gone at the
-  /// server. A fetched record that could not be read is fetched again. `StoreStatus.held` lists them. All of this is durable
+  /// server. A fetched record that could not be read is fetched again. `heldRecords()` lists them. All of this is durable
   /// when this returns.
   ///
   /// - Throws: `StrandlineError`: `.noSuchRecord` if one of them is not held, and then nothing has changed; as `write`.
   /// - Complexity: O(ids).
-  public func releaseHolds(of ids: [RecordID], fileID: String = #fileID, line: Int = #line) async throws {
+  public func releaseHolds(of ids: [RecordID]) async throws {
     // A record may be held in both directions, and then the status names it twice.
     let ids = Set(ids.map(canonical)).sorted()
-    try await CallSite(fileID, line).run("releasing held records") {
+    try await CallSite.unnamed.run("releasing held records") {
       try requireWritable()
       try await commit { core in
         for id in ids {
@@ -42,11 +42,11 @@ extension RecordStore {
   ///
   /// - Throws: `StrandlineError`: `.noSuchRecord` if one has no pending change, and then nothing has changed; as `write`.
   /// - Complexity: O(ids).
-  public func discardChanges(of ids: [RecordID], fileID: String = #fileID, line: Int = #line) async throws {
+  public func discardChanges(of ids: [RecordID]) async throws {
     let ids = ids.map(canonical)
     // With the children whose deletions end too.
     var discarded: Set<RecordID> = []
-    try await CallSite(fileID, line).run("discarding changes") {
+    try await CallSite.unnamed.run("discarding changes") {
       try requireWritable()
       try await commit { core in
         var done: Set<RecordID> = []

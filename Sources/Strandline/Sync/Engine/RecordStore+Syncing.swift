@@ -29,17 +29,10 @@ extension RecordStore {
     durability: Durability = .durable, options: StoreOptions = StoreOptions(), environment: StoreEnvironment = .real,
     fileID: String = #fileID, line: Int = #line
   ) async throws -> RecordStore {
-    // Reading a whole log blocks its thread for long: not on the cooperative pool.
-    let store = try await withCheckedThrowingContinuation { continuation in
-      DispatchQueue.global().async {
-        continuation.resume(
-          with: Result {
-            try openBlocking(
-              at: path, types: types, durability: durability, options: options, environment: environment,
-              fileID: fileID,
-              line: line)
-          })
-      }
+    let store = try await onThread {
+      try openBlocking(
+        at: path, types: types, durability: durability, options: options, environment: environment, fileID: fileID,
+        line: line)
     }
     if let syncing {
       let engine = try CallSite(fileID, line).run("cannot sync the store at '\(path)'") {
@@ -54,10 +47,51 @@ extension RecordStore {
     return store
   }
 
+  /// Opens a store on a thread of its own: reading a whole log would block one of the cooperative pool for long.
+  static func onThread(_ open: @escaping @Sendable () throws -> RecordStore) async throws -> RecordStore {
+    try await withCheckedThrowingContinuation { continuation in
+      DispatchQueue.global().async { continuation.resume(with: Result { try open() }) }
+    }
+  }
+
+  /// Fetches changes, sends pending changes, and fetches again if a record conflicted. It does not keep to the engine's own waits, and
+  /// sends held records again that wait for such a time; waits that the server named are kept. Calls during a cycle share the
+  /// next one.
+  ///
+  /// - Returns: the cycle's report; its results are durable.
+  /// - Throws: `StrandlineError`: `.unreachable`, `.throttled` (with `retryAfter` if the server named the wait),
+  ///   `.needsSignIn`, `.accountMismatch`, `.serverRefused`, `.zoneLost`, `.fromTheFuture` (a record needs a later version
+  ///   of the app, `NewerVersionRule.haltForUpgrade`), `.suspended` (also if the store is suspended meanwhile), `.closed`,
+  ///   `.noProgress` (a fault of this library has ended the cycle); of the disk `.diskFull`, `.io`, `.outcomeUnknown`
+  ///   and `.damaged`. The results before the error stay, and unsent changes stay in the store. Without an error, changes that are
+  ///   still pending are held (`RecordStore.heldRecords()`), wait for a held record (`RecordStore.pendingChanges` names it), or were written
+  ///   during the cycle. `CancellationError` at once if the task is cancelled.
+  /// - Complexity: a request for each 200 changes, in each direction, and for each 50 changed zones; O(changes) in time; two batches
+  ///   and two pages, or 1,000 records, in memory.
+  @discardableResult
+  public func sync() async throws -> SyncReport { try await engine.sync() }
+
+  /// As `sync()`, for an app that the system lets run for a limited time: begins no request that might not be answered by then.
+  ///
+  /// A request is expected to take a second, or as long as the longest one so far. One that takes longer is not aborted: cancel the
+  /// task when the system says that the time is over; only the next fetch gets longer by that. An automatic cycle under way ends
+  /// at the deadline too; one from `sync()` is waited for.
+  ///
+  /// - Parameters:
+  ///   - deadline: how long from now.
+  /// - Returns: the cycle's report; its results are durable. `SyncReport.isUnfinished` says whether work is left.
+  /// - Throws: as `sync()`. A wait that would end after the deadline throws as one that is too long.
+  /// - Complexity: as `sync()`.
+  @discardableResult
+  public func sync(deadline: Duration) async throws -> SyncReport { try await engine.sync(deadline: deadline) }
+
+  /// The sync engine; nil if the store was opened without `syncing:`, and after `close`.
+  public var syncEngine: SyncEngine? { try? engine }
+
   /// The sync engine.
   ///
   /// - Throws: `StrandlineError`: `.notSyncing` if the store was opened without `syncing:`, `.closed`.
-  public var sync: SyncEngine {
+  package var engine: SyncEngine {
     get throws {
       try requireOpen()
       guard let engine = driver.withLock({ $0 }) as? SyncEngine else {

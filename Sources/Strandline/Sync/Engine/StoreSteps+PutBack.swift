@@ -66,11 +66,11 @@ extension RecordStore {
     // The modified times, by the server's clock, of the versions that it showed since.
     var shown: [(lacked: LSN, modified: Int64)] = []
     var removals: [RecordID: LSN] = [:]
-    try source.scan(after: .none, upTo: source.durableLSN) { found in
+    try source.scan(after: .zero, upTo: source.durableLSN) { found in
       switch try found.kind() {
       case .blocked:
         guard case .blocked(let event) = try found.decoded(), event.id.zone == zone,
-          event.subject == .version, event.lsn != .none
+          event.subject == .version, event.lsn != .zero
         else { break }
         lacking[event.id] = event.lsn
       case .fetchedSave where !lacking.isEmpty:
@@ -121,7 +121,7 @@ extension RecordStore {
   private func lastVersions(before removals: [RecordID: LSN]) throws -> [TakenRecord] {
     guard !removals.isEmpty else { return [] }
     var contents: [RecordID: LSN] = [:]
-    try source.scan(after: .none, upTo: source.durableLSN) { found in
+    try source.scan(after: .zero, upTo: source.durableLSN) { found in
       let lsn = LSN(found.lsn)
       switch try found.kind() {
       case .fetchedSave:

@@ -11,7 +11,7 @@ public struct SyncConfiguration: Sendable {
 
   /// Whether the engine syncs by itself: after a write, about each minute (`SyncPace.poll`), and when a wait is over. While cycles
   /// fail, the next one comes after a second, then after twice as long each time, up to five minutes. If false, only
-  /// `SyncEngine.now()` syncs, and `wake(_:)` does nothing.
+  /// `SyncEngine.sync()` syncs, and `wake(_:)` does nothing.
   public var isAutomatic = true
 
   /// Which zones are synced: all by default. The store does not remember it, so each open has to say it.
@@ -24,16 +24,16 @@ public struct SyncConfiguration: Sendable {
   public var log: SyncLog?
 
   /// When the engine syncs by itself, and how long it waits while requests fail.
-  public var pace = SyncPace()
+  package var pace = SyncPace()
 
   /// What the engine does about a lost zone: by default nothing, so that a person decides.
   public var zoneLosses = ZoneLossRules()
 
   /// How large an upload may be.
-  public var batch = UploadBatch()
+  package var batch = UploadBatch()
 
   /// How long a record waits when the user's storage is full.
-  public var overQuota = OverQuotaWait()
+  package var overQuota = OverQuotaWait()
 
   /// The app's version (`CFBundleVersion`, for example); empty by default.
   ///

@@ -12,12 +12,12 @@ extension SyncEngine {
   /// It begins a cycle at once. An automatic engine is waited for while it tries again by itself: while the server cannot be reached,
   /// is busy, or refuses a part. An engine that is not automatic makes this one cycle.
   ///
-  /// - Throws: `StrandlineError`, as `now()`, for what no later cycle of the engine ends by itself: `.needsSignIn`, `.accountMismatch`,
+  /// - Throws: `StrandlineError`, as `sync()`, for what no later cycle of the engine ends by itself: `.needsSignIn`, `.accountMismatch`,
   ///   `.fromTheFuture`; `.zoneLost` if a zone was lost before it was here; `.suspended`; `.closed`; any error of an engine that is not
   ///   automatic. `CancellationError` at once if the task is cancelled.
-  /// - Complexity: as `now()`.
-  public func fetched(fileID: String = #fileID, line: Int = #line) async throws {
-    try await CallSite(fileID, line).run("waiting until the store at '\(store.path)' is fetched") {
+  /// - Complexity: as `sync()`.
+  public func fetched() async throws {
+    try await CallSite.unnamed.run("waiting until the store at '\(store.path)' is fetched") {
       try store.requireOpen()
       if try hasFetched() { return }
       do { _ = try await cycle(CycleOptions(), isShared: true) } catch let error as StrandlineError {

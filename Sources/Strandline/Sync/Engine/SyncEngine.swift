@@ -1,6 +1,6 @@
 // The sync engine of a store: its public API, and when it makes cycles. The plan (Plan/SyncPlan.swift) decides what a cycle does.
 //
-// A cycle begins when the app calls `now()` or `wake(_:)`; and by itself half a second after a write, when a wait is over, and a minute
+// A cycle begins when the app calls `RecordStore.sync()` or `wake(_:)`; and by itself half a second after a write, when a wait is over, and a minute
 // after the last one. Every wait uses the injected clock.
 
 import StrandlineSystem
@@ -111,40 +111,15 @@ public final class SyncEngine: SyncDriver {
     await task?.value
   }
 
-  /// Fetches changes, sends pending changes, and fetches again if a record conflicted. It does not keep to the engine's own waits, and
-  /// sends held records again that wait for such a time; waits that the server named are kept. Calls during a cycle share the
-  /// next one.
-  ///
-  /// - Returns: the cycle's report; its results are durable.
-  /// - Throws: `StrandlineError`: `.unreachable`, `.throttled` (with `retryAfter` if the server named the wait),
-  ///   `.needsSignIn`, `.accountMismatch`, `.serverRefused`, `.zoneLost`, `.fromTheFuture` (a record needs a later version
-  ///   of the app, `NewerVersionRule.haltForUpgrade`), `.suspended` (also if the store is suspended meanwhile), `.closed`,
-  ///   `.noProgress` (a fault of this library has ended the cycle); of the store's disk `.diskFull`, `.io`, `.outcomeUnknown`
-  ///   and `.damaged`. The results before the error stay, and unsent changes stay in the store. Without an error, changes that are
-  ///   still pending are held (`StoreStatus.held`), wait for a held record (`RecordStore.pendingChanges` names it), or were written
-  ///   during the cycle. `CancellationError` at once if the task is cancelled.
-  /// - Complexity: a request for each 200 changes, in each direction, and for each 50 changed zones; O(changes) in time; two batches
-  ///   and two pages, or 1,000 records, in memory.
+  /// As `RecordStore.sync()`.
   @discardableResult
-  public func now(fileID: String = #fileID, line: Int = #line) async throws -> SyncReport {
-    try await CallSite(fileID, line).run("syncing '\(store.path)'") { try await cycle(CycleOptions(), isShared: true) }
+  package func sync() async throws -> SyncReport {
+    try await CallSite.unnamed.run("syncing '\(store.path)'") { try await cycle(CycleOptions(), isShared: true) }
   }
 
-  /// As `now()`, for an app that the system lets run for a limited time: begins no request that might not be answered by then.
-  ///
-  /// A request is expected to take a second, or as long as the longest one so far. One that takes longer is not aborted: cancel the
-  /// task when the system says that the time is over; only the next fetch gets longer by that. An automatic cycle under way ends
-  /// at the deadline too; one from `now()` is waited for.
-  ///
-  /// - Parameters:
-  ///   - deadline: how long from now.
-  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
-  ///   - line: the caller's line; leave it out.
-  /// - Returns: the cycle's report; its results are durable. `SyncReport.isUnfinished` says whether work is left.
-  /// - Throws: as `now()`. A wait that would end after the deadline throws as one that is too long.
-  /// - Complexity: as `now()`.
+  /// As `RecordStore.sync(deadline:)`.
   @discardableResult
-  public func now(deadline: Duration, fileID: String = #fileID, line: Int = #line) async throws -> SyncReport {
+  package func sync(deadline: Duration) async throws -> SyncReport {
     let seconds = min(max(0, deadline / .seconds(1)), 1e9)
     let end = store.environment.clock.monotonicNanoseconds() &+ UInt64(seconds * 1e9)
     let number = self.deadline.begin(end)
@@ -153,7 +128,7 @@ public final class SyncEngine: SyncDriver {
       // Automatic cycles may take longer again.
       wakeUp.signal()
     }
-    return try await CallSite(fileID, line).run("syncing '\(store.path)'") {
+    return try await CallSite.unnamed.run("syncing '\(store.path)'") {
       var options = CycleOptions()
       options.mayEndEarly = true
       return try await cycle(options, isShared: false)
@@ -161,7 +136,7 @@ public final class SyncEngine: SyncDriver {
   }
 
   /// Tells the engine that something has happened, so that it asks the server soon. Returns at once. Does nothing if the engine is not
-  /// automatic: call `now()` then.
+  /// automatic: call `RecordStore.sync()` then.
   public func wake(_ cause: SyncCause) {
     causes.withLock { _ = $0.insert(cause) }
     wakeUp.signal()
@@ -169,7 +144,7 @@ public final class SyncEngine: SyncDriver {
 
   /// Whether the device is short of power, or its network is metered; false at first. The app sets it, as only the app knows the
   /// system's APIs for it (`ProcessInfo.isLowPowerModeEnabled`, `NWPath.isConstrained`). While it is true, automatic cycles are ten
-  /// times rarer, and come ten times later after a write. `now()` and `wake(_:)` work as usual.
+  /// times rarer, and come ten times later after a write. `RecordStore.sync()` and `wake(_:)` work as usual.
   public var isConstrained: Bool {
     get { constrained.load(ordering: .relaxed) }
     set {
@@ -251,8 +226,8 @@ public final class SyncEngine: SyncDriver {
   /// - Throws: `StrandlineError`: `.foreignZone` if the configuration does not sync it; otherwise as `write`. The decision is durable
   ///   when this returns.
   /// - Complexity: O(1); the next cycle fetches the whole zone.
-  public func resumeZone(_ zone: ZoneID, fileID: String = #fileID, line: Int = #line) async throws {
-    try await CallSite(fileID, line).run("resuming zone '\(zone)'") {
+  public func resumeZone(_ zone: ZoneID) async throws {
+    try await CallSite.unnamed.run("resuming zone '\(zone)'") {
       try checkIsTakenIn(store.canonical(zone))
       _ = try await store.resumeZone(store.canonical(zone))
     }
@@ -272,16 +247,14 @@ public final class SyncEngine: SyncDriver {
   ///
   /// - Parameters:
   ///   - zone: the zone.
-  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
-  ///   - line: the caller's line; leave it out.
   /// - Returns: the differences that remain.
   /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; `.foreignZone` if the configuration does not
-  ///   sync it; `.zoneLost` if it is lost, or if the server went back to an older state; otherwise as `now()`.
+  ///   sync it; `.zoneLost` if it is lost, or if the server went back to an older state; otherwise as `RecordStore.sync()`.
   /// - Complexity: a request for each 200 records of the zone, twice if something differs, and one for each 200 records that
   ///   differ; O(records) in time, and about 32 bytes of memory a record.
   @discardableResult
-  public func verify(_ zone: ZoneID, fileID: String = #fileID, line: Int = #line) async throws -> ZoneVerification {
-    try await CallSite(fileID, line).run("verifying zone '\(zone)'") {
+  public func verify(_ zone: ZoneID) async throws -> ZoneVerification {
+    try await CallSite.unnamed.run("verifying zone '\(zone)'") {
       try await verification(of: zone, CycleOptions())
     }
   }
@@ -313,15 +286,13 @@ public final class SyncEngine: SyncDriver {
   /// - Parameters:
   ///   - zone: the zone.
   ///   - source: the side that decides.
-  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
-  ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; `.foreignZone` if the configuration does not
   ///   sync it; otherwise as `write`. The decision is durable when this returns; cycles carry it out.
   /// - Complexity: O(1); the cycles fetch the whole zone, and upload the missing records if this store's side decides.
   public func resync(
-    _ zone: ZoneID, from source: ResyncSource, fileID: String = #fileID, line: Int = #line
+    _ zone: ZoneID, from source: ResyncSource
   ) async throws {
-    try await CallSite(fileID, line).run("fetching zone '\(zone)' again") {
+    try await CallSite.unnamed.run("fetching zone '\(zone)' again") {
       try checkIsTakenIn(store.canonical(zone))
       try await store.resync(store.canonical(zone), from: source)
     }
@@ -342,23 +313,21 @@ public final class SyncEngine: SyncDriver {
   /// - Parameters:
   ///   - zone: the zone.
   ///   - discardingUnsent: discards the zone's unsent changes. They stay in the history until a compaction removes them.
-  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
-  ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; `.foreignZone` if the configuration does not
   ///   sync it; `.notUploaded` if it has unsent changes and `discardingUnsent` is false, and then nothing has changed; otherwise as
   ///   `write`. The decision is durable when this returns; a cycle carries it out.
   /// - Complexity: O(records with pending changes).
   public func eraseZone(
-    _ zone: ZoneID, discardingUnsent: Bool = false, fileID: String = #fileID, line: Int = #line
+    _ zone: ZoneID, discardingUnsent: Bool = false
   ) async throws {
-    try await CallSite(fileID, line).run("erasing zone '\(zone)'") {
+    try await CallSite.unnamed.run("erasing zone '\(zone)'") {
       try checkIsTakenIn(store.canonical(zone))
       holdsEnded(try await store.eraseZone(store.canonical(zone), discardingUnsent: discardingUnsent))
     }
   }
 
-  /// The report of the last cycle; nil before the first.
-  public var lastReport: SyncReport? { lastCycle.withLock { $0.report } }
+  /// For tests: the report of the last cycle; nil before the first.
+  package var lastReport: SyncReport? { lastCycle.withLock { $0.report } }
 
   /// Why the last cycle failed; nil if it did not.
   public var lastError: StrandlineError? { lastCycle.withLock { $0.failure?.error } }

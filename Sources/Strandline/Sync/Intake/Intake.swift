@@ -109,7 +109,7 @@ package struct Intake {
   /// The server has no record of the name: ends the hold of a version that could not be read.
   private func endHold(of id: RecordID, _ core: inout StoreCore) throws {
     guard let unread = core.projections.sync.unread[id], !unread.isShelved else { return }
-    try core.append(.released(Released(id: id, lsn: .none)))
+    try core.append(.released(Released(id: id, lsn: .zero)))
     // An edit was held because of that version.
     if let held = core.projections.held(id) { try core.append(.released(Released(id: id, lsn: held.lsn))) }
   }
@@ -128,7 +128,7 @@ package struct Intake {
   /// deletion. If this store has the record, only the feed can say that it was deleted.
   package mutating func apply(absenceOf id: RecordID, to core: inout StoreCore) throws {
     if let block = core.projections.sync.openBlocks[id], block.subject == .deletion {
-      if block.lsn == .none {
+      if block.lsn == .zero {
         try apply(deletionOf: id, isConfirmed: true, to: &core)
       } else if try core.projections.entry(id)?.base?.version == block.lsn {
         // A full fetch, and no tombstone, had put it in question.
@@ -166,7 +166,7 @@ package struct Intake {
     try core.append(
       .held(
         Held(
-          id: id, direction: .download, lsn: .none, raw: error.raw, code: error.code.rawValue, words: error.reason,
+          id: id, direction: .download, lsn: .zero, raw: error.raw, code: error.code.rawValue, words: error.reason,
           requestUUID: error.requestUUID ?? "", attempts: (core.projections.sync.unread[id]?.attempts ?? 0) + 1,
           wallMilliseconds: core.environment.clock.wallMilliseconds())))
     guard asksAgain else {
@@ -224,7 +224,7 @@ package struct Intake {
       mayHaveArrived: core.projections.attempted(entry?.pending) != nil,
       mayBeOfCopy: try entry?.pending.map { pending in
         try own.mayBeOfCopy(stamp, pending)
-          || (acknowledged == .none
+          || (acknowledged == .zero
             && own.containsPart(stamp, of: pending, base?.version.stamp) { try core.eventIfKept(at: $0) })
       } ?? false,
       namesCopy: isOlder && own.namesCopy(stamp))
@@ -246,7 +246,7 @@ package struct Intake {
     guard let pending = entry?.pending, !pending.isDeletion else { return nil }
     // If the server has a mutation of this store whose answer was lost, that is the ancestor. If a copy of this log sent it,
     // compaction may have removed it here: then the ancestor is not known. An older one would count changes twice.
-    if acknowledged != .none, acknowledged != pending.newest {
+    if acknowledged != .zero, acknowledged != pending.newest {
       guard let event = try core.source.eventIfKept(at: acknowledged),
         let version = try LoadedVersion(event, at: acknowledged)?.version
       else { return nil }
@@ -312,8 +312,8 @@ package struct Intake {
     guard let entry else { return false }
     if let base = entry.base {
       let zone = core.projections.sync.zones[id.zone]
-      let (token, sweep) = (zone?.tokenLSN ?? .none, zone?.sweepEpoch ?? 0)
-      if token != .none, base.version > token || entry.pending?.isDeletion == true { return true }
+      let (token, sweep) = (zone?.tokenLSN ?? .zero, zone?.sweepEpoch ?? 0)
+      if token != .zero, base.version > token || entry.pending?.isDeletion == true { return true }
       if page?.isRepeated == true || (sweep > 0 && base.version.rawValue > sweep) { return true }
     } else if !isAfterCreations(id.zone, core) || core.projections.attempted(entry.pending) == nil {
       return false
@@ -327,7 +327,8 @@ package struct Intake {
 
   /// The births that this log knows of a name's record with this creation time.
   private func knownBirths(
-    of id: RecordID, created: Touch?, _ entry: RecordEntry?, _ base: LoadedVersion?, _ core: borrowing StoreCore
+    of id: RecordID, created: ServerTimestamp?, _ entry: RecordEntry?, _ base: LoadedVersion?,
+    _ core: borrowing StoreCore
   ) throws -> Set<Birth>? {
     guard let created = created?.milliseconds else { return nil }
     if let known = entry?.base, known.createdMilliseconds == created { return base?.version.stamp.births }
@@ -343,7 +344,7 @@ package struct Intake {
     taken.report.add(decision.counts)
     if !decision.steps.isEmpty { taken.touched.insert(id) }
     // The event of the stored version, and that of the server's current state: the version or a deletion.
-    var (version, server) = (LSN.none, LSN.none)
+    var (version, server) = (LSN.zero, LSN.zero)
     for step in decision.steps {
       switch step {
       case .store(let arrival):
@@ -405,8 +406,8 @@ package struct Intake {
     try core.append(
       .merged(
         Merged(
-          id: id, version: version, dirty: Dictionary(uniqueKeysWithValues: dirty.map { ($0, LSN.none) }), base: base,
-          local: edit.lsn, ancestor: edit.ancestor?.lsn ?? .none, time: core.tick(), editCount: edit.loaded.editCount,
+          id: id, version: version, dirty: Dictionary(uniqueKeysWithValues: dirty.map { ($0, LSN.zero) }), base: base,
+          local: edit.lsn, ancestor: edit.ancestor?.lsn ?? .zero, time: core.tick(), editCount: edit.loaded.editCount,
           tenure: core.tenure, rule: rule, words: words)))
   }
 
@@ -431,14 +432,14 @@ extension StoreCore {
     let time = tick()
     var version = loaded.version
     version.stamp.births = [Birth(time: time, writer: writer)]
-    try save(version, dirty: Set(version.names), loaded.editCount, base: .none, time, isCreation: true, id)
+    try save(version, dirty: Set(version.names), loaded.editCount, base: .zero, time, isCreation: true, id)
   }
 
   fileprivate mutating func save(
     _ version: Version, dirty: Set<String>, _ editCount: UInt64, base: LSN, _ time: HybridTime,
     isCreation: Bool = false, _ id: RecordID
   ) throws {
-    let dirty = Dictionary(uniqueKeysWithValues: dirty.map { ($0, LSN.none) })
+    let dirty = Dictionary(uniqueKeysWithValues: dirty.map { ($0, LSN.zero) })
     try append(
       .saved(
         Saved(

@@ -30,7 +30,7 @@ extension Intake {
       try core.append(
         .held(
           Held(
-            id: change.id, direction: .download, lsn: .none, raw: raw, code: Held.newerSchema, words: words,
+            id: change.id, direction: .download, lsn: .zero, raw: raw, code: Held.newerSchema, words: words,
             attempts: 1,
             wallMilliseconds: wall)))
     }

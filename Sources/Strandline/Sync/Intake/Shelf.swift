@@ -55,7 +55,7 @@ extension Intake {
     try applyGuarded(ServerChange(id, .version(version.server)), to: &core)
     // If the version was known already, or too old, it has not replaced the hold.
     if let kept, questions.isEmpty, core.projections.withLock({ $0.sync.unread[id] }) == kept {
-      try core.append(.released(Released(id: id, lsn: .none)))
+      try core.append(.released(Released(id: id, lsn: .zero)))
     }
   }
 
@@ -108,7 +108,7 @@ extension Intake {
       try core.append(
         .held(
           Held(
-            id: id, direction: .download, lsn: .none, raw: raw, code: Held.parentMissing,
+            id: id, direction: .download, lsn: .zero, raw: raw, code: Held.parentMissing,
             words: "its parent '\(version.parent)' has not arrived yet", attempts: 1,
             wallMilliseconds: core.environment.clock.wallMilliseconds())))
     }

@@ -8,7 +8,7 @@ extension StoreCore {
   /// The deletion of a parent that caused a record's pending deletion; `.none` if none did.
   func cause(of pending: Pending?) throws -> LSN {
     guard let pending, pending.isDeletion, case .deleted(let deleted) = try event(at: pending.newest) else {
-      return .none
+      return .zero
     }
     return deleted.cause
   }
@@ -19,7 +19,7 @@ extension StoreCore {
   func isMovedAway(
     _ id: RecordID, _ version: Version, _ known: Version?, _ pending: Pending?
   ) throws -> Bool {
-    guard let known, let parent = declared.schema.childRule(of: version.type), try cause(of: pending) > .none else {
+    guard let known, let parent = declared.schema.childRule(of: version.type), try cause(of: pending) > .zero else {
       return false
     }
     func name(_ version: Version) -> String? { parent.parentName(version.fields[parent.storedField], of: id) }
@@ -38,7 +38,7 @@ extension StoreCore {
       pending.isDeletion
     else { return [] }
     let own = try cause(of: pending)
-    let cause = own > .none ? own : lsn
+    let cause = own > .zero ? own : lsn
     var below: [CloudName: [(id: RecordID, lsn: LSN)]] = [:]
     try source.scan(after: cause, upTo: source.durableLSN) { found in
       // Compaction may have removed the whole transaction.

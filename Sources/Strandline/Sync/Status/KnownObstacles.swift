@@ -88,8 +88,8 @@ struct KnownObstacles {
     let (held, lost) = facts.learned { ($0.held[id], $0.zones[id.zone]?.lostReason) }
     if leavesOut(id.zone) { return .zoneLeftOut }
     if let lost { return .zoneLost(lost) }
-    if let held, held.lsn >= entry.pending?.newest ?? .none, !onlyLasting || held.durationMilliseconds == 0 {
-      return .held(StoreStatus.Held(held, wall: facts.now.wall))
+    if let held, held.lsn >= entry.pending?.newest ?? .zero, !onlyLasting || held.durationMilliseconds == 0 {
+      return .held(HeldRecord(held, wall: facts.now.wall))
     }
     return halt(id.zone, entry.type).map { .halted($0) }
   }
@@ -191,7 +191,7 @@ struct KnownObstacles {
   /// The references that all pending saves release. O(records with pending changes).
   private func allCascades() throws -> [ZoneID: CascadeGuard] {
     var all: [ZoneID: CascadeGuard] = [:]
-    for lsn in facts.pending(.max, after: .none, upTo: facts.appliedLSN) {
+    for lsn in facts.pending(.max, after: .zero, upTo: facts.appliedLSN) {
       guard let id = try facts.owner(ofPending: lsn) else { continue }
       try facts.loadReleased(of: id, into: &all[id.zone, default: CascadeGuard()])
     }

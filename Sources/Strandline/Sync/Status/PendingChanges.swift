@@ -1,5 +1,6 @@
 // Lists the pending records, and why each is not sent yet, from the log alone: without an engine, and without a request.
 
+public import Foundation
 import StrandlineLog
 import StrandlineSystem
 import Synchronization
@@ -9,7 +10,7 @@ public struct PendingChange: Hashable, Sendable {
   /// Why it is not sent, as far as this store knows.
   public enum Obstacle: Hashable, Sendable {
     /// The server refused it.
-    case held(StoreStatus.Held)
+    case held(HeldRecord)
     /// It refers to that record, which the server does not have.
     case target(RecordID)
     /// It is a deletion, and at the server that record still refers to it; the change that removes the reference cannot be sent. If the
@@ -33,8 +34,9 @@ public struct PendingChange: Hashable, Sendable {
   public var lsn: LSN
   /// The oldest change that the server lacks.
   public var since: LSN
-  /// When the oldest change was made, in milliseconds since 1970 by this device's clock; nil if its event cannot be read.
-  public var milliseconds: Int64?
+  /// When the oldest change was made, by this device's clock; nil if its event cannot be read.
+  public var date: Date? { milliseconds.map { Date(milliseconds: $0) } }
+  package var milliseconds: Int64?
   /// The change tag of the server's version that it was made from; nil if the server has none.
   public var changeTag: String?
   /// A request may have carried it, and the answer is not known.
@@ -57,16 +59,14 @@ extension RecordStore {
   /// - Parameters:
   ///   - lsn: `PendingChangePage.next` of the page before.
   ///   - limit: the most records of a page.
-  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
-  ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.invalidValue` for a limit below 1; `.damaged` if the event of a change cannot be read
   ///   and it is not known which record it is of; `.io`, `.closed`.
   /// - Complexity: O(records of the page + records that those wait for), a few reads of the log for each. If a record is held and the
   ///   page has a deletion, also O(records with pending changes).
   public func pendingChanges(
-    after lsn: LSN = .none, limit: Int = 1_000, fileID: String = #fileID, line: Int = #line
+    after lsn: LSN = .zero, limit: Int = 1_000
   ) throws -> PendingChangePage {
-    try CallSite(fileID, line).run("reading the pending changes of the store at '\(path)'") {
+    try CallSite.unnamed.run("reading the pending changes of the store at '\(path)'") {
       try requireOpen()
       try check(limit: limit)
       let durable = min(source.durableLSN, projections.appliedLSN)

@@ -14,9 +14,9 @@ extension Receipt {
   /// - Throws: `StrandlineError`: `.damaged` and `.io` if an event of the transaction cannot be read; `.closed`.
   /// - Complexity: O(records of the transaction + records that those wait for), a few reads of the log for each. If it deletes and a
   ///   record is held, also O(records with pending changes).
-  public func pendingChanges(fileID: String = #fileID, line: Int = #line) throws -> [PendingChange] {
+  public func pendingChanges() throws -> [PendingChange] {
     guard let lsns else { return [] }
-    return try CallSite(fileID, line).run("reading the pending changes of events \(lsns)") {
+    return try CallSite.unnamed.run("reading the pending changes of events \(lsns)") {
       try store.requireOpen()
       return try store.pendingChanges(of: store.openMutations(of: lsns))
     }
@@ -81,7 +81,7 @@ extension RecordStore {
       guard isCycleOver, halt.type != nil else { return nil }
       error = StrandlineError(
         .serverRefused,
-        "the server refuses every \(halt); they stay in the store, and the next 'now()' tries one of them, and so does the engine, "
+        "the server refuses every \(halt); they stay in the store, and the next 'sync()' tries one of them, and so does the engine, "
           + "less and less often")
     // These are steps on the way to a cause.
     case .target, .referrer, .together: return nil

@@ -30,7 +30,7 @@ extension SyncStatus {
   private func words(for wait: Wait, _ timeZone: TimeZone) -> String {
     let time = Self.timeOfDay(wait.untilMilliseconds, timeZone)
     if wait.isServers { return "Paused until \(time): the server asked for it" }
-    let isAway = wait.code == CloudError.Code.networkError.rawValue
+    let isAway = wait.code == .networkError
     return "Waiting until \(time): \(isAway ? "the server cannot be reached" : Self.words(forCode: wait.code))"
   }
 
@@ -88,8 +88,8 @@ extension SyncStatus {
   /// quota. Records that wait for their parent are none of them.
   public var needsAttention: [HeldGroup] {
     held.filter {
-      ($0.nextTryMilliseconds == nil && $0.code != Held.parentMissing)
-        || $0.code == CloudError.Code.quotaExceeded.rawValue
+      ($0.nextTryMilliseconds == nil && $0.code != .parentMissing)
+        || $0.code == .quotaExceeded
     }
   }
 
@@ -101,27 +101,27 @@ extension SyncStatus {
   }
 
   /// The words for a code.
-  static func words(forCode code: String) -> String {
+  static func words(forCode code: CloudError.Code) -> String {
     switch code {
-    case CloudError.Code.quotaExceeded.rawValue: "over quota"
-    case CloudError.Code.accessDenied.rawValue: "not permitted"
-    case CloudError.Code.badRequest.rawValue: "refused by the server"
-    case CloudError.Code.limitExceeded.rawValue, CloudError.Code.answerTooLarge.rawValue: "too large"
-    case CloudError.Code.validatingReferenceError.rawValue: "other records refer to it, or it refers to a missing one"
-    case CloudError.Code.notFound.rawValue: "missing at the server"
-    case Held.newerSchema: "a later version of the app wrote it"
-    case Held.parentMissing: "shown when its parent record has arrived"
-    case CloudError.Code.conflict.rawValue: "changed elsewhere again and again"
-    case Held.damaged: "damaged on this device"
-    case StrandlineError.Code.zoneLost.rawValue: "changes of a zone that is not synced stay on this device"
-    default: "the server answered \(code.oneLine)"
+    case .quotaExceeded: "over quota"
+    case .accessDenied: "not permitted"
+    case .badRequest: "refused by the server"
+    case .limitExceeded, .answerTooLarge: "too large"
+    case .validatingReferenceError: "other records refer to it, or it refers to a missing one"
+    case .notFound: "missing at the server"
+    case .newerSchema: "a later version of the app wrote it"
+    case .parentMissing: "shown when its parent record has arrived"
+    case .conflict: "changed elsewhere again and again"
+    case .damaged: "damaged on this device"
+    case .zoneLost: "changes of a zone that is not synced stay on this device"
+    default: "the server answered \(code)"
     }
   }
 
   /// The words for the error of a cycle.
   static func words(for failure: StrandlineError.Code) -> String {
     switch failure {
-    case .zoneLost: words(forCode: failure.rawValue)
+    case .zoneLost: words(forCode: .zoneLost)
     case .unreachable: "the server cannot be reached"
     case .throttled: "the server is busy"
     case .serverRefused: "the server refused it"
@@ -134,9 +134,9 @@ extension SyncStatus {
     }
   }
 
-  /// The status for a support mail, without the user's data: codes, counts, ages and times; no names of records, zones or users, no
+  /// The engine's part of `RecordStore.diagnostics()`, without the user's data: codes, counts, ages and times; no names of records, zones or users, no
   /// values, and no text from a server.
-  public func diagnostics() -> String {
+  package func diagnostics() -> String {
     var lines: [(String, String)] = [
       ("phase", phase.rawValue), ("unsettled", "\(unsettled)"),
       ("oldestUnsettledMilliseconds", oldestUnsettledMilliseconds.map { "\($0)" } ?? "-"), ("inFlight", "\(inFlight)"),
@@ -153,15 +153,15 @@ extension SyncStatus {
     for group in held {
       let next = group.nextTryMilliseconds.map { "next try in \($0 &- milliseconds) ms" } ?? "until a person acts"
       lines.append(
-        ("held", "\(group.count) \(group.isDownload ? "downloads" : "changes"), \(group.code.oneLine), \(next)"))
+        ("held", "\(group.count) \(group.isDownload ? "downloads" : "changes"), \(group.code), \(next)"))
     }
     if let wait {
       let whose = wait.isServers ? "the server's" : "the engine's"
-      lines.append(("wait", "\(wait.untilMilliseconds &- milliseconds) ms, \(whose), \(wait.code.oneLine)"))
+      lines.append(("wait", "\(wait.untilMilliseconds &- milliseconds) ms, \(whose), \(wait.code)"))
     }
     for halt in halts {
       let next = halt.nextTryMilliseconds.map { ", next try in \($0 &- milliseconds) ms" } ?? ""
-      lines.append(("halt", "\(halt.type == nil ? "a zone" : "a type"), \(halt.code.oneLine)\(next)"))
+      lines.append(("halt", "\(halt.type == nil ? "a zone" : "a type"), \(halt.code)\(next)"))
     }
     if !leftOut.isEmpty { lines.append(("leftOut", "\(leftOut.count)")) }
     for decision in lossesDecided {
@@ -178,8 +178,7 @@ extension SyncStatus {
       lines.append(
         ("lastOperation", "\(last.kind), \(ago(last.milliseconds)), \(last.durationMilliseconds) ms, \(result)"))
     }
-    if let account { lines.append(("account", "\(account.container.oneLine) \(account.environment.oneLine)")) }
-    lines.append(("logBytes", "\(logBytes)"))
+    if let account { lines.append(("account", "\(account.container.oneLine) \(account.environment)")) }
     return lines.map { "\($0.0): \($0.1)\n" }.joined()
   }
 
@@ -207,5 +206,37 @@ extension SyncStatus {
     let minutes = ((local / 60) % 1440 + 1440) % 1440
     let (hour, minute) = (minutes / 60, minutes % 60)
     return "\(hour < 10 ? "0" : "")\(hour):\(minute < 10 ? "0" : "")\(minute)"
+  }
+}
+
+extension RecordStore {
+  /// The store and its engine for a support mail, line by line, without the user's data: codes, counts, ages, sizes and times; no names
+  /// of records, zones or users, no values, and no text from a server. Works in a store without an engine too.
+  ///
+  /// - Throws: `StrandlineError`: `.io` and `.damaged` if the oldest pending change cannot be read; `.closed`.
+  /// - Complexity: O(zones + held records), and one read of the log.
+  public func diagnostics() throws -> String {
+    let status = try status()
+    let views = status.views.map { "\($0.milliseconds) ms, \($0.bytes) bytes" }
+    let projections = status.projections.map { "\($0.name) \($0.lag) events behind" }
+    let damage = status.damage.map { place in
+      let file = place.file.split(separator: "/").last.map(String.init) ?? ""
+      return "\(file) at byte \(place.offset)"
+    }
+    var lines: [(String, String)] = [
+      ("records", "\(status.records)"), ("deletedNames", "\(status.deleted)"), ("unsettled", "\(status.unsettled)"),
+      ("held", "\(status.held.count)"), ("zones", "\(status.zones.count)"),
+      ("lostZones", "\(status.zones.count(where: \.isLost))"), ("durableLSN", "\(status.durableLSN)"),
+      ("checkpoint", "\(status.checkpoint)"), ("recordsToLookUp", "\(status.openBlocks)"),
+      ("changesKept", "\(status.changesKept)"), ("changesUnindexed", "\(status.changesUnindexed)"),
+      ("logBytes", "\(status.logBytes)"),
+    ]
+    lines.append(("views", views.joined(separator: "; ")))
+    lines.append(("projections", projections.joined(separator: "; ")))
+    lines.append(("damage", damage.joined(separator: "; ")))
+    lines.append(("indexFailure", index?.lastError?.code.rawValue ?? "-"))
+    lines.append(("compactionFailure", compaction?.failure?.code.rawValue ?? "-"))
+    if let engine = syncEngine { lines.append(("engine", "\n" + engine.status.diagnostics())) }
+    return lines.map { "\($0.0): \($0.1)\n" }.joined()
   }
 }

@@ -1,8 +1,9 @@
 // The engine's status as one value: for a line in an app's settings, for a progress bar, and for the support mail of a user whose
 // sync does not work.
 
-/// What the sync engine is doing, what it waits for and what is pending, at one moment. Times are milliseconds since 1970 by this
-/// device's clock.
+public import Foundation
+
+/// What the sync engine is doing, what it waits for and what is pending, at one moment. Times are by this device's clock.
 public struct SyncStatus: Hashable, Sendable {
   /// What the engine is doing.
   public enum Phase: String, Hashable, Sendable, CaseIterable {
@@ -25,35 +26,36 @@ public struct SyncStatus: Hashable, Sendable {
 
   /// Records that are held for one cause.
   public struct HeldGroup: Hashable, Sendable {
-    /// The server's code; `DAMAGED`; `NEWER_SCHEMA` (`NewerVersionRule.reject`); or `PARENT_MISSING` for fetched records that the app
+    /// The server's code; `.damaged`; `.newerSchema` (`NewerVersionRule.reject`); or `.parentMissing` for fetched records that the app
     /// does not see until their parent has arrived, at the latest with the last page of their zone (`ParentSchema`).
-    public var code: String
+    public var code: CloudError.Code
     /// The number of records.
     public var count: Int
     /// Whether these are versions of the server that cannot be read; if not, changes of this store.
     public var isDownload: Bool
     /// When the first of them is tried again by itself; nil if only an edit, `releaseHolds` or `discardChanges` ends it.
-    public var nextTryMilliseconds: Int64?
+    public var nextTry: Date? { nextTryMilliseconds.map { Date(milliseconds: $0) } }
+    package var nextTryMilliseconds: Int64?
   }
 
   /// The number of records with unsent changes that wait, by the reason.
-  public struct Waits: Hashable, Sendable {
+  package struct Waits: Hashable, Sendable {
     /// They refer to a record that the server does not have.
-    public var target = 0
+    package var target = 0
     /// Their zone has to be fetched first.
-    public var fetch = 0
+    package var fetch = 0
     /// The server's version has to be looked up first.
-    public var lookup = 0
+    package var lookup = 0
     /// They wait for a backoff to end.
-    public var time = 0
+    package var time = 0
     /// They are held.
-    public var hold = 0
+    package var hold = 0
     /// They are deletions, and other records refer to them.
-    public var references = 0
+    package var references = 0
     /// They wait for other records of a transaction that is uploaded as a whole.
-    public var together = 0
+    package var together = 0
     /// No record waits.
-    public init() {}
+    package init() {}
   }
 
   /// A progress, for a progress bar.
@@ -80,12 +82,13 @@ public struct SyncStatus: Hashable, Sendable {
   /// A wait before the next request.
   public struct Wait: Hashable, Sendable {
     /// The end of the wait.
-    public var untilMilliseconds: Int64
+    public var end: Date { Date(milliseconds: untilMilliseconds) }
+    package var untilMilliseconds: Int64
     /// The code of the error that caused it.
-    public var code: String
+    public var code: CloudError.Code
     /// The server's words for it.
     public var reason: String
-    /// Whether the server named it. The engine's own ends early when the app calls `now()`.
+    /// Whether the server named it. The engine's own ends early when the app calls `RecordStore.sync()`.
     public var isServers: Bool
   }
 
@@ -96,59 +99,64 @@ public struct SyncStatus: Hashable, Sendable {
     public var zone: ZoneID
     /// The type of which the server refuses every record; nil if it is the whole zone.
     public var type: String?
-    /// The server's code, or `zoneLost` for a zone that is lost.
-    public var code: String
+    /// The server's code, or `.zoneLost` for a zone that is lost.
+    public var code: CloudError.Code
     /// The server's words, or why the zone is lost.
     public var reason: String
     /// Why the zone is lost; nil if it is not.
     public var lostReason: ZoneLoss?
-    /// When the engine tries it again by itself. A user-initiated cycle (`SyncEngine.now(deadline:)`, `SyncCause.foreground`) does so
+    /// When the engine tries it again by itself. A user-initiated cycle (`RecordStore.sync(deadline:)`, `SyncCause.foreground`) does so
     /// earlier, and so does a relaunch. Nil if the next cycle does, or, for a lost zone, if a person has to decide.
-    public var nextTryMilliseconds: Int64?
+    public var nextTry: Date? { nextTryMilliseconds.map { Date(milliseconds: $0) } }
+    package var nextTryMilliseconds: Int64?
   }
 
   /// Failures in a row.
-  public struct Retry: Hashable, Sendable {
+  package struct Retry: Hashable, Sendable {
     /// The number of failures.
-    public var count: Int
+    package var count: Int
     /// The code of the last one.
-    public var code: String
+    package var code: String
   }
 
   /// A request that was answered, or failed.
-  public struct Operation: Hashable, Sendable {
+  package struct Operation: Hashable, Sendable {
     /// The kind of request: `account`, `zoneList`, `query`, `page`, `lookup`, `upload` or `listed`.
-    public var kind: String
+    package var kind: String
     /// When it ended.
-    public var milliseconds: Int64
+    package var milliseconds: Int64
     /// How long it took.
-    public var durationMilliseconds: Int64
+    package var durationMilliseconds: Int64
     /// The code with which it failed as a whole; nil if it was answered.
-    public var failure: String?
+    package var failure: String?
   }
 
   /// The time of this status.
-  public var milliseconds: Int64
+  public var date: Date { Date(milliseconds: milliseconds) }
+  package var milliseconds: Int64
   /// What the engine is doing.
   public var phase: Phase
   /// Records with changes that the server has not settled.
   public var unsettled: Int
   /// How long ago the oldest of those changes was made; nil if there is none, or if its event is damaged.
-  public var oldestUnsettledMilliseconds: Int64?
+  public var oldestUnsettledAge: Duration? { oldestUnsettledMilliseconds.map { .milliseconds($0) } }
+  package var oldestUnsettledMilliseconds: Int64?
   /// The held records, by cause, the largest group first.
   public var held: [HeldGroup]
   /// The waits of records with unsent changes, as of the engine's last step.
-  public var waits: Waits
+  package var waits: Waits
   /// The number of records in the request under way.
-  public var inFlight: Int
+  package var inFlight: Int
   /// The changes that the server has accepted in the cycle under way, of those and the ones still unsettled. Nil between cycles.
   public var upload: Progress?
   /// The fetches of the cycle under way, or of the last one.
   public var download: Download
   /// When the server last accepted a change; nil if it has not since the store was opened.
-  public var lastUploadMilliseconds: Int64?
+  public var lastUpload: Date? { lastUploadMilliseconds.map { Date(milliseconds: $0) } }
+  package var lastUploadMilliseconds: Int64?
   /// When the server last answered a request for changes; nil if it has not since the store was opened.
-  public var lastFetchMilliseconds: Int64?
+  public var lastFetch: Date? { lastFetchMilliseconds.map { Date(milliseconds: $0) } }
+  package var lastFetchMilliseconds: Int64?
   /// The wait before the next request; nil if it may be sent.
   public var wait: Wait?
   /// The types and zones that are not sent or fetched.
@@ -158,19 +166,24 @@ public struct SyncStatus: Hashable, Sendable {
   /// Decisions of the app's rules about lost zones since the store was opened: the newest of each zone, in order.
   public var lossesDecided: [ZoneLossDecision]
   /// Failures since the last success; nil if there is none.
-  public var retry: Retry?
+  package var retry: Retry?
   /// The code of the error with which the last cycle failed; nil if it succeeded.
   public var failureCode: StrandlineError.Code?
   /// Whether it failed only in a zone, a type or a record: all the rest was synced, and the next cycle comes without a backoff.
-  public var failsInPart: Bool
+  package var failsInPart: Bool
   /// The message of that error. It may name records.
   public var failure: String?
   /// The last request.
-  public var lastOperation: Operation?
+  package var lastOperation: Operation?
   /// The account to which the store belongs, since its first sync.
-  public var account: StoreStatus.Account?
+  public var account: SyncedAccount?
   /// The size of the log's segments in bytes, as far as they are written.
-  public var logBytes: UInt64
+  package var logBytes: UInt64
+}
+
+extension ZoneLossDecision {
+  /// When it was decided, by this device's clock.
+  public var date: Date { Date(milliseconds: milliseconds) }
 }
 
 extension SyncStatus.Waits {
@@ -180,13 +193,13 @@ extension SyncStatus.Waits {
   }
 
   /// How many records wait.
-  public var total: Int { target + fetch + lookup + time + hold + references + together }
+  package var total: Int { target + fetch + lookup + time + hold + references + together }
 }
 
 extension SyncStatus.Wait {
   init(_ wait: RequestPace.Wait, wall: Int64) {
     self.init(
-      untilMilliseconds: wall &+ wait.milliseconds, code: wait.error.code.rawValue, reason: wait.error.reason,
+      untilMilliseconds: wall &+ wait.milliseconds, code: wait.error.code, reason: wait.error.reason,
       isServers: wait.isServers)
   }
 }

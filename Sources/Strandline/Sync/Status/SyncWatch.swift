@@ -123,12 +123,12 @@ final class SyncWatch: Sendable {
     let halts = plan.queue.halts
     var refused = halts.types.map { type, error in
       SyncStatus.Halt(
-        zone: type.zone, type: type.type, code: error.code.rawValue, reason: error.reason,
+        zone: type.zone, type: type.type, code: error.code, reason: error.reason,
         nextTryMilliseconds: moment(halts.nextTry(of: type)))
     }
     refused += refusedZones.map { zone, error in
       SyncStatus.Halt(
-        zone: zone, type: nil, code: error.code.rawValue, reason: error.reason,
+        zone: zone, type: nil, code: error.code, reason: error.reason,
         nextTryMilliseconds: moment(halts.nextTry(of: zone)))
     }
     let leftOut = store.projections.withLock { $0.zonesLeftOut(by: synced) }
@@ -250,7 +250,7 @@ final class SyncWatch: Sendable {
       log?(.notice, "holds '\(held.id)', \(next): \(held.code), \(held.words)")
     }
     for halt in halts.sorted(by: { ($0.zone, $0.type ?? "") < ($1.zone, $1.type ?? "") }) {
-      if halt.code == StrandlineError.Code.zoneLost.rawValue {
+      if halt.code == .zoneLost {
         log?(.notice, "zone '\(halt.zone)' is lost: \(halt.reason)")
       } else {
         log?(
@@ -266,7 +266,7 @@ final class SyncWatch: Sendable {
       // A zone that the app has erased needs no decision.
       guard zone.isLost, !zone.isErased, synced.takes(id, sync) else { return nil }
       return SyncStatus.Halt(
-        zone: id, type: nil, code: StrandlineError.Code.zoneLost.rawValue, reason: zone.lostWords,
+        zone: id, type: nil, code: .zoneLost, reason: zone.lostWords,
         lostReason: zone.lostReason)
     }
   }
@@ -332,9 +332,7 @@ final class SyncWatch: Sendable {
         retry: state.retry, failureCode: state.failure?.error.code,
         failsInPart: state.failure?.isOfPart == true, failure: state.failure?.error.message,
         lastOperation: state.lastOperation,
-        account: known.bounds.first.map {
-          StoreStatus.Account(container: $0.container, environment: $0.environment, scopes: known.bounds.map(\.scope))
-        }, logBytes: store.source.segmentBytes)
+        account: SyncedAccount(known.bounds), logBytes: store.source.segmentBytes)
       status.phase = Self.phase(state, status)
       return status
     }
@@ -378,14 +376,15 @@ final class SyncWatch: Sendable {
       let key = Key(code: held.code, isDownload: held.direction == .download, isTimed: next != nil)
       var group =
         groups[key]
-        ?? SyncStatus.HeldGroup(code: held.code, count: 0, isDownload: key.isDownload, nextTryMilliseconds: next)
+        ?? SyncStatus.HeldGroup(
+          code: CloudError.Code(rawValue: held.code), count: 0, isDownload: key.isDownload, nextTryMilliseconds: next)
       group.count += 1
       if let next, let known = group.nextTryMilliseconds { group.nextTryMilliseconds = min(next, known) }
       groups[key] = group
     }
     return groups.values.sorted { left, right in
       if left.count != right.count { return left.count > right.count }
-      if left.code != right.code { return left.code < right.code }
+      if left.code != right.code { return left.code.rawValue.precedesByUTF8(right.code.rawValue) }
       return (left.isDownload ? 1 : 0, left.nextTryMilliseconds ?? 0) < (
         right.isDownload ? 1 : 0, right.nextTryMilliseconds ?? 0
       )
@@ -395,16 +394,16 @@ final class SyncWatch: Sendable {
 
 /// The engine's status, now and whenever it changes: at most once for each request, wait and cycle. A slow reader skips to the newest
 /// one. It ends when the store is closed, and at once when the task is cancelled.
-public struct SyncStatuses: AsyncSequence, Sendable {
+package struct SyncStatuses: AsyncSequence, Sendable {
   private let watch: SyncWatch
 
   init(_ watch: SyncWatch) { self.watch = watch }
 
   /// Begins to follow the status.
-  public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(watch) }
+  package func makeAsyncIterator() -> AsyncIterator { AsyncIterator(watch) }
 
   /// The statuses, one after the other.
-  public struct AsyncIterator: AsyncIteratorProtocol {
+  package struct AsyncIterator: AsyncIteratorProtocol {
     private let watch: SyncWatch
     private var signals: AsyncStream<Void>.Iterator
 
@@ -414,7 +413,7 @@ public struct SyncStatuses: AsyncSequence, Sendable {
     }
 
     /// Waits for a newer status and returns it; nil at the end.
-    public mutating func next() async -> SyncStatus? {
+    package mutating func next() async -> SyncStatus? {
       guard await signals.next() != nil, !watch.isStopped else { return nil }
       return watch.status()
     }
@@ -427,10 +426,11 @@ extension SyncEngine {
   /// - Complexity: O(zones + held records), and at times one read of the log.
   public var status: SyncStatus { watch.status() }
 
-  /// The status, now and whenever it changes, until the store is closed.
+  /// The status, now and whenever it changes: at most once for each request, wait and cycle. A slow reader skips to the newest one. It
+  /// ends when the store is closed, and at once when the task is cancelled.
   ///
   /// - Complexity: each status as `status`; it does not slow the app's writes.
-  public var statuses: SyncStatuses { SyncStatuses(watch) }
+  public var statuses: some AsyncSequence<SyncStatus, Never> & Sendable { SyncStatuses(watch) }
 
   /// The status for a view, kept up to date on the main actor until the store is closed.
   ///

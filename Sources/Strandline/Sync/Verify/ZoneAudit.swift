@@ -285,7 +285,7 @@ private struct ZoneComparison {
     result.mended = mended.sorted().texts
     (result.records, result.equal) = (listed.count, listed.count - differences.count)
     (result.digestHere, result.digestThere) = (digestHere, digestThere)
-    for lsn in store.projections.owed(.max, after: .none, upTo: store.durableLSN) {
+    for lsn in store.projections.owed(.max, after: .zero, upTo: store.durableLSN) {
       if try store.owner(ofPending: lsn)?.zone == zone { result.unsent += 1 }
     }
     return result

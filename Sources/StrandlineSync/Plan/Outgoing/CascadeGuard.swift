@@ -12,7 +12,7 @@ package struct CascadeGuard: Sendable {
   /// Records that are not sent now, and whose released references are loaded before the next deletion is sent.
   var toRead: Set<RecordID> = []
   /// Pending changes after the queue's cursor were loaded up to here.
-  var readUpTo: LSN = .none
+  var readUpTo: LSN = .zero
   /// The names that each record's save releases, and the event of the save.
   private var released: [RecordID: (lsn: LSN, names: Set<CloudName>)] = [:]
   /// The released names, each with the records that release it.

@@ -32,7 +32,7 @@ package struct OutgoingQueue: Sendable {
 
   let scope: DatabaseScope
   /// Every record whose newest mutation is at or before this LSN has been read.
-  var cursor: LSN = .none
+  var cursor: LSN = .zero
   var lanes: [ZoneID: UploadLane] = [:]
   /// Where each record is that was read.
   package private(set) var places = RecordPlaces()
@@ -164,7 +164,7 @@ package struct OutgoingQueue: Sendable {
 
   /// Reads everything pending again: skipped records may be ready now.
   mutating func lookAgain() {
-    (cursor, woken, passedOver.hasSkipped, passedOver.frozenZones) = (.none, [], false, [])
+    (cursor, woken, passedOver.hasSkipped, passedOver.frozenZones) = (.zero, [], false, [])
     for zone in lanes.keys { lanes[zone]?.forget() }
     places.forget { if case .ready = $0 { true } else { false } }
     for id in places.waits.keys { markForLoading(id) }

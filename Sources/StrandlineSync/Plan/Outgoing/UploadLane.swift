@@ -70,7 +70,7 @@ struct UploadLane: Sendable {
 
   /// Takes the oldest deletions.
   mutating func takeDeletions(_ count: Int) -> [LSN] {
-    let some = deletions.first(count, after: .none, upTo: LSN(rawValue: .max))
+    let some = deletions.first(count, after: .zero, upTo: LSN(rawValue: .max))
     for lsn in some { deletions.remove(lsn) }
     return some
   }

@@ -65,13 +65,13 @@ extension RecordStore {
   ///
   /// It ends as `observe(_:)` of a record does, and with the error of a record that cannot be read as the type.
   public func observe<Value: SyncRecord>(
-    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line
+    _ type: Value.Type, id: Value.ID
   ) -> StoreObservation<Value?> {
     let id = canonical(Value.recordID(id))
     return StoreObservation(self, .record(id)) { store in
-      try store.record(id, fileID: fileID, line: line)
+      try store.record(id)
     } _: { record in
-      try record?.value(as: type, fileID: fileID, line: line)
+      try record?.value(as: type)
     }
   }
 

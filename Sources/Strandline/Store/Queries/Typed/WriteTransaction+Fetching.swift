@@ -65,7 +65,7 @@ extension WriteTransaction {
     try CallSite(fileID, line).run("updating records of type '\(Value.recordType)'") {
       let found = try TypedQuestion(conditions, fileID, line).values(of: answers(about: Value.zone), after: nil)
       try found.requireAll()
-      for value in found { try update(type, value.id, fileID: fileID, line: line, body) }
+      for value in found { try update(type, id: value.id, fileID: fileID, line: line, body) }
       return found.count
     }
   }
