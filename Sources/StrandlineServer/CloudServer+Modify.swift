@@ -199,6 +199,8 @@ extension CloudServer {
       var name: String
       /// Where its bytes lie in `encoded`; nil: null.
       var place: Range<Int>?
+      /// Which of the operation's links are its own.
+      var links = 0..<0
       var kind: FieldKind?
     }
     var kind: CloudOperation.Kind
@@ -323,12 +325,11 @@ extension CloudServer {
     private(set) var saved: [Int: Int] = [:]
     /// How many operations changed a record.
     private(set) var applied = 0
-    /// The bytes of the events.
-    private var bytes = 0
+    /// The bytes of the events that save records, and the references that bind records in them.
+    private var cost = (bytes: 0, links: 0)
     /// The changed records by name, each with the index of its last operation.
     private var changed: [CloudName: (entry: RecordEntry, operation: Int)] = [:]
-    /// By target: the records that this request made refer to it.
-    private var addedSources: [CloudName: Set<CloudName>] = [:]
+    private var links: LinkDraft
 
     init(
       server: CloudServer, zone: ZoneState, requestUUID: [UInt8], touch: ServerTimestamp, createConflicts: Bool,
@@ -340,21 +341,13 @@ extension CloudServer {
       self.touch = touch
       self.createConflicts = createConflicts
       self.schema = schema
+      links = LinkDraft(zone.links)
     }
 
     /// A record in the draft; nil if it is deleted or was never there.
     private func living(_ name: CloudName) -> RecordEntry? {
       guard let entry = changed[name]?.entry ?? zone.entries[name], !entry.isDeleted else { return nil }
       return entry
-    }
-
-    /// The undeleted records that refer to a target with an action.
-    private func sources(of target: CloudName, _ action: Reference.Action) -> [CloudName] {
-      guard zone.sources[target] != nil || addedSources[target] != nil else { return [] }
-      let candidates = (zone.sources[target] ?? []).union(addedSources[target] ?? [])
-      return candidates.filter { name in
-        living(name)?.links.contains { $0.target == target && $0.action == action } ?? false
-      }.sorted()
     }
 
     /// Applies one operation. Returns the refusal, or nil.
@@ -413,44 +406,51 @@ extension CloudServer {
         built = record
       }
       if let error = checkKinds(of: operation, record.type) { return error }
-      for target in Set(record.links.lazy.filter { $0.action == .deleteSelf }.map(\.target)) {
-        let others = sources(of: target, .deleteSelf).count { $0 != name }
-        if others >= server.limits.deleteSelfSourcesMax {
-          return WireError(
-            .badRequest,
-            "'\(target)' has \(others) records that refer to it with DELETE_SELF; the limit is "
-              + "\(server.limits.deleteSelfSourcesMax)")
-        }
+      if let target = links.change(
+        name, from: current?.links ?? [], to: record.links, limit: server.limits.deleteSelfSourcesMax)
+      {
+        return WireError(
+          .badRequest,
+          "'\(target)' has \(server.limits.deleteSelfSourcesMax) records that refer to it with DELETE_SELF, and may have "
+            + "no more")
       }
-      bytes += record.event.body.count
-      guard bytes <= server.limits.modifyBytesMax else {
-        throw ServerRefusal(
-          413,
-          WireError(
-            .limitExceeded,
-            "the records after the change have more than \(server.limits.modifyBytesMax) bytes; change fewer at a time")
-        )
-      }
+      try count(record)
       if schema != nil {
         for field in operation.fields {
           if let kind = field.kind { schema?.learn([(field.name, kind)], in: record.type) }
         }
       }
       changed[name] = (RecordEntry(lsn: 0, isDeleted: false, tag: record.tag, links: record.links), index)
-      for link in record.links { addedSources[link.target, default: []].insert(name) }
       saved[index] = events.count
       events.append(record.event)
       applied += 1
       return nil
     }
 
+    /// Counts what a saved record costs.
+    ///
+    /// - Throws: a refusal of the request if it is too much.
+    private mutating func count(_ record: Built) throws(ServerRefusal) {
+      func refused(_ words: String) -> ServerRefusal {
+        ServerRefusal(413, WireError(.limitExceeded, "the records after the change have more than \(words) at a time"))
+      }
+      cost.bytes += record.event.body.count
+      guard cost.bytes <= server.limits.modifyBytesMax else {
+        throw refused("\(server.limits.modifyBytesMax) bytes; change fewer")
+      }
+      cost.links += record.links.count
+      guard cost.links <= server.limits.modifyLinksMax else {
+        throw refused(
+          "\(server.limits.modifyLinksMax) references with DELETE_SELF or VALIDATE; change fewer")
+      }
+    }
+
     /// The refusal of a value of another kind than its field has.
     private func checkKinds(of operation: Prepared, _ type: String) -> WireError? {
       guard let schema else { return nil }
       for field in operation.fields {
-        guard let kind = field.kind, let known = schema.kind(of: field.name, in: type), !known.takes(kind) else {
-          continue
-        }
+        guard let kind = field.kind else { continue }
+        guard let known = schema.kind(of: field.name, in: type), !known.takes(kind) else { continue }
         return WireError(
           .badRequest,
           "Invalid value, \(field.name) type \(kind.words). The field is of type \(known.words) in records of the type "
@@ -541,7 +541,7 @@ extension CloudServer {
           let field = operation.fields[right]
           if let place = field.place {
             fields.raw(operation.encoded[place])
-            links += operation.links.filter { $0.field == field.name }
+            links += operation.links[field.links]
             count += 1
           }
           right += 1
@@ -557,7 +557,9 @@ extension CloudServer {
     private mutating func delete(_ name: CloudName, _ operation: Int) {
       var pending = [(name: name, isCascade: false)]
       while let next = pending.popLast() {
-        guard living(next.name) != nil else { continue }
+        guard let entry = living(next.name) else { continue }
+        let sources = links.sources(of: next.name, .deleteSelf)
+        _ = links.change(next.name, from: entry.links, to: [])
         changed[next.name] = (RecordEntry(lsn: 0, isDeleted: true, tag: "", links: []), operation)
         events.append(
           NewEvent(
@@ -565,7 +567,7 @@ extension CloudServer {
               zone: zone.life, name: next.name.text,
               JournalCause(
                 requestUUID: requestUUID, operation: UInt16(clamping: operation), isCascade: next.isCascade))))
-        for source in sources(of: next.name, .deleteSelf).reversed() { pending.append((source, true)) }
+        for source in sources.reversed() { pending.append((source, true)) }
       }
     }
 
@@ -574,15 +576,18 @@ extension CloudServer {
       var broken: [Int: WireError] = [:]
       for (name, change) in changed.sorted(by: { $0.key < $1.key }) {
         if change.entry.isDeleted {
-          for source in sources(of: name, .validate) {
-            guard let link = living(source)?.links.first(where: { $0.target == name && $0.action == .validate })
-            else { continue }
+          for source in links.sources(of: name, .validate) {
             // Saved by this request: then the save is refused, below, and not the deletion.
             guard changed[source] == nil else { continue }
+            let entry = living(source)
+            guard let link = entry?.links.first(where: { $0.target == name && $0.action == .validate }) else {
+              continue
+            }
             broken[change.operation] = WireError(
               .validatingReferenceError,
               "Field=\(link.field), recordID=\(source), title=Record delete would violate validating reference, "
                 + "rejecting update")
+            break
           }
         } else {
           for link in change.entry.links where link.action == .validate && living(link.target) == nil {
@@ -630,12 +635,16 @@ extension CloudServer.Prepared {
         defect = bad("field '\(name)': DELETE_SELF and VALIDATE bind records of one zone only")
         return
       }
+      let first = links.count
       RecordLink.append(references, of: name, to: &links)
       let start = writer.count
       writer.string(name)
       let place = writer.count
       FieldCodec.encode(value, into: &writer)
-      fields.append(Field(name: name, place: start..<writer.count, kind: FieldKind(writer.bytes, at: place)))
+      let kind = FieldKind(writer.bytes, at: place)
+      fields.append(
+        Field(
+          name: name, place: start..<writer.count, links: first..<links.count, kind: kind))
     }
     encoded = writer.bytes
   }

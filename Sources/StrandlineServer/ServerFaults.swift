@@ -39,7 +39,9 @@ public struct ServerFaults: Sendable, Hashable {
   /// Requests that save records are refused with `QUOTA_EXCEEDED`, with the deletions in them. Deletions alone are taken.
   public var quotaExceeded = false
   /// Requests need a session: 421 without one, and each answer brings the next token. A token stays valid until its
-  /// successor is first used, so that a lost answer does not lose the session.
+  /// successor is first used, so that a lost answer does not lose the session. The public database is read without one. A
+  /// server keeps no sessions: once it was started again it takes any token that an earlier one gave out, an old one too,
+  /// as the session's newest.
   public var requireSession = false
   /// With `requireSession`: a token is valid for one request only.
   public var strictRotation = false
@@ -74,6 +76,11 @@ package struct ServerLimits: Sendable, Hashable {
   package var answerBytesMax = 8 << 20
   /// The most bytes of the records that one `records/modify` saves, as they are after it.
   package var modifyBytesMax = 32 << 20
+  /// The most references with DELETE_SELF or VALIDATE of the records that one `records/modify` saves, as they are after
+  /// it. CloudKit names no such limit.
+  package var modifyLinksMax = 20_000
+  /// How long a query may take: the server has no indexes, and reads the records that a query names fields of.
+  package var queryMillisecondsMax: Int64 = 10_000
   /// Whether a field of a record type keeps the type of its first value: a value of another type is then refused, as in
   /// CloudKit's production environment. No limit of bytes, but a rule of the server like the others here.
   package var fixesFieldTypes = true
@@ -81,8 +88,8 @@ package struct ServerLimits: Sendable, Hashable {
   package var headerBytesMax = 16 << 10
   /// The most bytes of a request's body.
   package var bodyBytesMax = 16 << 20
-  /// The most bytes of all requests' bodies at a time, without those of 64 KiB or less. If they are more, the connections
-  /// that have sent no whole request for longest are cut.
+  /// The most bytes of all requests' bodies, and of all answers that are being sent, at a time, without those of 64 KiB or
+  /// less. If they are more, the connections are cut that have for longest sent no whole request, or not read their answer.
   package var bodiesBytesMax = 256 << 20
   /// The most connections at a time, as far as the process may have so many descriptors. If all are taken, the one that
   /// has sent no whole request for longest is cut for a new one; if all are being answered, the new one gets 503.

@@ -8,13 +8,6 @@
 internal import Strandline
 import StrandlineSystem
 
-/// A reference that binds two records: DELETE_SELF or VALIDATE.
-struct RecordLink: Hashable, Sendable {
-  var field: String
-  var target: CloudName
-  var action: Reference.Action
-}
-
 /// What one event does to the state.
 enum StateChange: Sendable {
   case opened(tenure: UInt64)
@@ -108,8 +101,7 @@ struct ZoneState: Sendable {
   private var obsoleteChanges = 0
   /// The latest event of this zone.
   private(set) var lastLSN: UInt64
-  /// By target: the names of records that may link to it. Check the entry's links.
-  private(set) var sources: [CloudName: Set<CloudName>] = [:]
+  private(set) var links = LinkIndex()
 
   init(life: UInt64, key: DatabaseKey, name: String, createdLSN: UInt64) {
     self.life = life
@@ -120,15 +112,9 @@ struct ZoneState: Sendable {
   }
 
   mutating func set(_ name: CloudName, _ entry: RecordEntry) {
-    if let old = entries[name] {
-      obsoleteChanges += 1
-      for link in old.links {
-        sources[link.target]?.remove(name)
-        if sources[link.target]?.isEmpty == true { sources[link.target] = nil }
-      }
-    }
-    entries[name] = entry
-    for link in entry.links { sources[link.target, default: []].insert(name) }
+    let old = entries.updateValue(entry, forKey: name)
+    if old != nil { obsoleteChanges += 1 }
+    links.change(name, from: old?.links ?? [], to: entry.links)
     feed.append(Change(lsn: entry.lsn, name: name))
     lastLSN = entry.lsn
     if obsoleteChanges > 64 + feed.count / 2 {
