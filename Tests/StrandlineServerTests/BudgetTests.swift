@@ -126,6 +126,20 @@ struct BudgetTests {
     #expect(lookup.status == 400 && lookup.body.contains("1000 zones in one request; the limit is 200"))
   }
 
+  @Test func `a list of so many items that its message would fill the memory is read no further`() async throws {
+    let server = try await Self.server()
+    for (endpoint, key, item) in [
+      ("records/modify", "operations", #"{"operationType":"create","record":{}}"#),
+      ("records/lookup", "records", #"{"recordName":""}"#),
+      ("changes/zone", "zones", #"{"zoneID":{}}"#), ("zones/lookup", "zones", "{}"),
+    ] {
+      let items = Array(repeating: item, count: 20_001).joined(separator: ",")
+      let answer = try server.post(endpoint, #"{"zoneID":{"zoneName":"Z0"},"\#(key)":[\#(items)]}"#)
+      #expect(
+        answer.status == 400 && answer.body.contains("a list of more than 20000 items"), "\(endpoint): \(answer.body)")
+    }
+  }
+
   @Test func `a database takes so many zones, and no more`() async throws {
     let server = try await Self.server { $0.zonesMax = 2 }
     let client = server.client()

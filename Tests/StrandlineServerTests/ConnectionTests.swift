@@ -154,4 +154,47 @@ import Testing
     // A connection that holds no large body is not cut.
     #expect(try ask(small))
   }
+
+  @Test func `answers that nobody reads make room for those of others, the longest unread first`() async throws {
+    var limits = ServerLimits()
+    limits.bodiesBytesMax = 40 << 20
+    limits.answerBytesMax = 16 << 20
+    var timeouts = HTTPTimeouts()
+    timeouts.stall = 600_000
+    timeouts.send = 600_000
+    let raw = try Raw(limits, timeouts)
+    let text = FieldValue.string(String(repeating: "x", count: 900_000))
+    let client = raw.server.cloud.client()
+    for number in 0..<15 {
+      let save = CloudOperation(.create, name: "r\(number)", type: "Note", fields: ["t": text])
+      #expect(try await client.one(save, in: ZoneID(Names.defaultZone))?.record != nil)
+    }
+    let names = (0..<15).map { "{\"recordName\":\"r\($0)\"}" }.joined(separator: ",")
+    let body = "{\"records\":[\(names)]}"
+    let request = Array(
+      ("POST \(HTTPTests.base)/records/lookup HTTP/1.1\r\nHost: localhost\r\nContent-Length: \(body.utf8.count)\r\n\r\n"
+        + body).utf8)
+    // Each answer has 13.5 MB, more than sockets keep, so that three fit. Its first byte says that it is being sent.
+    var deaf: [Connection] = []
+    for _ in 0..<5 {
+      let connection = try raw.connect()
+      try connection.send(request, timeoutMilliseconds: Raw.patience)
+      #expect(try connection.receive(max: 1, timeoutMilliseconds: Raw.patience) == Array("H".utf8))
+      deaf.append(connection)
+    }
+    func bytes(_ connection: Connection) -> Int {
+      var count = 0
+      do {
+        while count < 15 * 900_000 {
+          let part = try connection.receive(max: 1 << 20, timeoutMilliseconds: Raw.patience)
+          if part.isEmpty { break }
+          count += part.count
+        }
+      } catch { #expect(error.isDisconnected) }
+      return count
+    }
+    let counts = deaf.map(bytes)
+    #expect(counts.map { $0 >= 15 * 900_000 } == [false, false, true, true, true], "\(counts)")
+    #expect(try ask(raw.connect()))
+  }
 }

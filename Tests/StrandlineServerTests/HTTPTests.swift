@@ -143,6 +143,26 @@ import Testing
     #expect(try raw.talk(head + "\r\nFFFFFFF\r\n").hasPrefix("HTTP/1.1 413 "))
   }
 
+  @Test func `chunks that two readers could take in two ways are refused`() throws {
+    let raw = try Raw()
+    func chunked(_ body: String, _ version: String = "1.1") throws -> String {
+      try raw.talk(
+        "POST \(Self.base)/zones/list HTTP/\(version)\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n\(body)")
+    }
+    #expect(try chunked("2\r\n{}\r\n0\r\n\r\n").hasPrefix("HTTP/1.1 200 "))
+    // RFC 9112 (7.1.1) allows white space around the semicolon of an extension, and nowhere else.
+    #expect(try chunked("2 ; a=b\r\n{}\r\n0;\tx\r\nA: b\r\n\r\n").hasPrefix("HTTP/1.1 200 "))
+    for body in [
+      " 2\r\n{}\r\n0\r\n\r\n", "\t2\r\n{}\r\n0\r\n\r\n", "2 \r\n{}\r\n0\r\n\r\n", "2;a\rb\r\n{}\r\n0\r\n\r\n",
+      "2;\u{0}\r\n{}\r\n0\r\n\r\n", "2\r\n{}\r\n0\r\nA: \rb\r\n\r\n", "2\r\n{}\r\n 0\r\n\r\n",
+      "\r\n2\r\n{}\r\n0\r\n\r\n",
+    ] {
+      #expect(try chunked(body).hasPrefix("HTTP/1.1 400 "), "\(body)")
+    }
+    // RFC 9112 (6.1): HTTP/1.0 has no chunks, so that an old intermediary has passed them on as something else.
+    #expect(try chunked("2\r\n{}\r\n0\r\n\r\n", "1.0").hasPrefix("HTTP/1.1 400 "))
+  }
+
   @Test func `slow and half requests end by themselves, and others are served meanwhile`() throws {
     var timeouts = HTTPTimeouts()
     // Far longer than a busy machine delays a request that follows its connection at once.

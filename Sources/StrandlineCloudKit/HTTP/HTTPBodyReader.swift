@@ -132,14 +132,22 @@ package struct HTTPBodyReader: Sendable {
     }
     rest = rest[(end + 1)...]
     guard line.popLast() == 0x0D else { throw .malformed("a line of the chunked body ends without CR") }
+    // A CR alone is the end of a line to some readers.
+    guard line.allSatisfy({ ($0 >= 0x20 && $0 != 0x7F) || $0 == 0x09 }) else {
+      throw .malformed("a line of the chunked body holds a control character")
+    }
     defer { line = [] }
     return line
   }
 
   private static func chunkSize(_ line: [UInt8]) throws(HTTPDefect) -> Int {
-    // Extensions, which follow a semicolon, are ignored.
-    let digits = line.prefix { $0 != 0x3B }
-    guard let text = String(validating: digits, as: UTF8.self)?.trimmingSpaces(), (1...8).contains(text.utf8.count),
+    // Extensions, which follow a semicolon, are ignored. White space may stand before that, and nowhere else (RFC 9112,
+    // 7.1.1).
+    var digits = line.prefix { $0 != 0x3B }
+    if digits.count < line.count {
+      while digits.last == 0x20 || digits.last == 0x09 { digits.removeLast() }
+    }
+    guard let text = String(validating: digits, as: UTF8.self), (1...8).contains(text.utf8.count),
       text.utf8.allSatisfy(isHexDigit), let size = Int(text, radix: 16)
     else { throw .malformed("a chunk of the body has no size") }
     return size

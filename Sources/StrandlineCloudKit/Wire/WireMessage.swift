@@ -23,6 +23,9 @@ package enum WireJSON {
   /// The most lists and objects in each other. CloudKit's own answers have fewer than ten; the rest is for values of types
   /// that this version does not know.
   package static let depthMax = 512
+  /// The most items of one list in a message, lists in a field's value apart: each may cost hundreds of bytes in memory and
+  /// two in the text. The service takes and gives 200 records, and a database has 1,000 zones.
+  static let itemsMax = 20_000
   /// The longest answer that a client reads, in bytes.
   package static let answerBytesMax = 64 << 20
 
@@ -105,6 +108,9 @@ extension Array: WireMessage where Element: WireMessage {
     self = []
     try json.beginArray()
     while try json.nextItem() {
+      guard count < WireJSON.itemsMax else {
+        throw json.error("a list of more than \(WireJSON.itemsMax) items", at: json.place)
+      }
       do throws(JSONError) { append(try Element(&json)) } catch { throw error.inside(item: count) }
     }
   }

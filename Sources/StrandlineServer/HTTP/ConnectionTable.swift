@@ -3,8 +3,8 @@
 // A connection is silent from its accept, or from the end of its last answer, until the server has its next request as a
 // whole. Bytes of a request that is not whole count for nothing, because a peer may send one a second for ever. When all
 // places are taken, the connection that has been silent for longest is cut for a new one; one that is being answered never
-// is. So silent peers, however many, lock no client out. In the same way the memory for large bodies is limited, in which
-// hundreds of connections could each hold some megabytes.
+// is. So silent peers, however many, lock no client out. In the same way the memory is limited that large bodies and answers
+// take: hundreds of connections could each send some megabytes and not end, or ask for some and not read them.
 
 internal import StrandlineSystem
 internal import Synchronization
@@ -25,7 +25,9 @@ final class ConnectionTable: Sendable {
     let connection: Connection
     /// When its silence began, as a number that rises; nil while it is answered.
     var silentSince: UInt64?
-    /// The bytes of a large body that is being read or answered.
+    /// When the sending of its answer began; nil if none is being sent.
+    var sendingSince: UInt64?
+    /// The bytes of a large body that is being read or answered, or of a large answer that is being sent.
     var bodyBytes = 0
   }
 
@@ -48,12 +50,20 @@ final class ConnectionTable: Sendable {
       return turn
     }
 
-    /// Removes the connection that has been silent for longest, of those that hold at least so many bytes.
-    mutating func removeSilent(holding bytesMin: Int = 0) -> Connection? {
-      let silent = open.compactMap { id, entry in
-        entry.bodyBytes < bytesMin ? nil : entry.silentSince.map { (id: id, since: $0) }
-      }
+    /// Removes the connection that has been silent for longest.
+    mutating func removeSilent() -> Connection? {
+      let silent = open.compactMap { id, entry in entry.silentSince.map { (id: id, since: $0) } }
       guard let longest = silent.min(by: { $0.since < $1.since }) else { return nil }
+      return remove(longest.id)
+    }
+
+    /// Removes the connection that holds bytes and has for longest neither sent a whole request nor read its answer; not
+    /// one whose answer is being made.
+    mutating func removeHolder(butNot kept: UInt64?) -> Connection? {
+      let holders = open.compactMap { id, entry in
+        entry.bodyBytes == 0 || id == kept ? nil : (entry.silentSince ?? entry.sendingSince).map { (id: id, since: $0) }
+      }
+      guard let longest = holders.min(by: { $0.since < $1.since }) else { return nil }
       return remove(longest.id)
     }
 
@@ -73,7 +83,8 @@ final class ConnectionTable: Sendable {
   private let connectionsMax: Int
   private let bodiesBytesMax: Int
 
-  /// - Parameter bodiesBytesMax: the most bytes of all large bodies that are being read or answered.
+  /// - Parameter bodiesBytesMax: the most bytes of all large bodies that are being read or answered, and of all large
+  ///   answers that are being sent.
   init(connectionsMax: Int, bodiesBytesMax: Int) {
     self.connectionsMax = connectionsMax
     self.bodiesBytesMax = bodiesBytesMax
@@ -108,16 +119,32 @@ final class ConnectionTable: Sendable {
     return true
   }
 
-  /// The connection holds so many bytes of a large body. If all hold too many, cuts those that have been silent for
-  /// longest; this one may be among them.
+  /// The connection holds so many bytes of a large body. If all hold too many, cuts those that wait for longest for the
+  /// rest of a request, or for their peer to read an answer; this one may be among them.
   func hold(_ bytes: Int, for id: UInt64) {
     let cut: [Connection] = state.withLock { state in
       state.setBodyBytes(bytes, for: id)
-      var cut: [Connection] = []
-      while state.bodyBytes > bodiesBytesMax, let connection = state.removeSilent(holding: 1) { cut.append(connection) }
-      return cut
+      return makeRoom(&state)
     }
     for connection in cut { connection.close() }
+  }
+
+  /// The connection is about to send an answer of so many bytes; what it held of the request is gone. If all hold too many,
+  /// cuts others, as `hold` does.
+  func beginSending(_ bytes: Int, for id: UInt64) {
+    let cut: [Connection] = state.withLock { state in
+      let turn = state.nextTurn()
+      state.open[id]?.sendingSince = turn
+      state.setBodyBytes(bytes, for: id)
+      return makeRoom(&state, butNot: id)
+    }
+    for connection in cut { connection.close() }
+  }
+
+  private func makeRoom(_ state: inout State, butNot kept: UInt64? = nil) -> [Connection] {
+    var cut: [Connection] = []
+    while state.bodyBytes > bodiesBytesMax, let connection = state.removeHolder(butNot: kept) { cut.append(connection) }
+    return cut
   }
 
   /// The server has a whole request of the connection. Returns false if the connection was cut: then the request must have
@@ -135,6 +162,7 @@ final class ConnectionTable: Sendable {
     state.withLock { state in
       let turn = state.nextTurn()
       state.open[id]?.silentSince = turn
+      state.open[id]?.sendingSince = nil
       state.setBodyBytes(0, for: id)
     }
   }

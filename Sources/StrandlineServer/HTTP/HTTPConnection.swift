@@ -35,7 +35,7 @@ struct HTTPConnection {
   let timeouts: HTTPTimeouts
   let access: HTTPAccess
   private var buffer: [UInt8] = []
-  /// Bodies up to this size do not count toward the limit of all of them.
+  /// Bodies and answers up to this size do not count toward the limit of all of them.
   private static let smallBodyBytes = 64 << 10
   /// The allowed origin of the page that has sent the current request; nil if it comes from none.
   private var origin: String?
@@ -87,16 +87,7 @@ struct HTTPConnection {
     guard table.beginAnswer(id) else { return false }
     defer { table.endAnswer(id) }
     if let answer = access.preflight(head, from: origin) { return finish(answer, to: head) }
-    let request = HTTPRequest(
-      method: head.method, origin: "http://" + (head.authority ?? "127.0.0.1"), path: head.path,
-      query: head.query, headers: head.headers, body: body)
-    // In steps, so that a stop does not wait for a long latency.
-    var latency = server.latencyMilliseconds
-    while latency > 0, !table.isStopped {
-      clock.sleepBlocking(milliseconds: min(latency, 100))
-      latency -= 100
-    }
-    switch server.answer(request) {
+    switch answer(head, body) {
     case .respond(var response):
       access.permit(origin, in: &response.headers)
       return finish(response, to: head)
@@ -106,11 +97,27 @@ struct HTTPConnection {
     }
   }
 
+  private func answer(_ head: HTTPHead, _ body: consuming [UInt8]) -> ServerAnswer {
+    let request = HTTPRequest(
+      method: head.method, origin: "http://" + (head.authority ?? "127.0.0.1"), path: head.path,
+      query: head.query, headers: head.headers, body: body)
+    // In steps, so that a stop does not wait for a long latency.
+    var latency = server.latencyMilliseconds
+    while latency > 0, !table.isStopped {
+      clock.sleepBlocking(milliseconds: min(latency, 100))
+      latency -= 100
+    }
+    return server.answer(request)
+  }
+
   /// Sends an answer. Returns whether another request may follow.
   private func finish(_ response: HTTPResponse, to head: HTTPHead) -> Bool {
-    guard send(Self.bytes(of: response, keepsAlive: head.keepsAlive, isHead: head.method == "HEAD")) else {
-      return false
-    }
+    let body = head.method == "HEAD" ? [] : response.body
+    var first = Self.head(of: response, keepsAlive: head.keepsAlive)
+    // A small body goes with its head, in one packet; a large one is not copied for that.
+    let isSmall = body.count <= Self.smallBodyBytes
+    if isSmall { first += body } else { table.beginSending(body.count, for: id) }
+    guard send(first), isSmall || send(body) else { return false }
     // If the journal has failed the server stops, so the connection ends.
     let staysOpen = head.keepsAlive && server.failure == nil
     if !staysOpen { shutDown() }
@@ -225,7 +232,7 @@ struct HTTPConnection {
       status: refusal.status, headers: ["Content-Type": "application/json; charset=UTF-8"],
       body: WireJSON.encode(WireError(code, refusal.words)))
     access.permit(origin, in: &response.headers)
-    if send(Self.bytes(of: response, keepsAlive: false, isHead: false)) { shutDown() }
+    if send(Self.head(of: response, keepsAlive: false) + response.body) { shutDown() }
   }
 
   /// Ends the sending side and waits for the client to close its own, so that it reads what was sent.
@@ -244,9 +251,10 @@ struct HTTPConnection {
     }
   }
 
-  private static func bytes(of response: HTTPResponse, keepsAlive: Bool, isHead: Bool) -> [UInt8] {
+  /// An answer without its body.
+  private static func head(of response: HTTPResponse, keepsAlive: Bool) -> [UInt8] {
     var bytes: [UInt8] = []
-    bytes.reserveCapacity(512 + (isHead ? 0 : response.body.count))
+    bytes.reserveCapacity(512)
     bytes += "HTTP/1.1 ".utf8
     bytes += String(response.status).utf8
     bytes += " ".utf8
@@ -263,7 +271,6 @@ struct HTTPConnection {
       bytes += String(response.body.count).utf8
     }
     bytes += (keepsAlive ? "\r\nConnection: keep-alive\r\n\r\n" : "\r\nConnection: close\r\n\r\n").utf8
-    if !isHead { bytes += response.body }
     return bytes
   }
 }

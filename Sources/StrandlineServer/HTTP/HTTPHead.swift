@@ -97,6 +97,10 @@ extension HTTPHead {
     } catch {
       throw HTTPRefusal(error)
     }
+    // RFC 9112 (6.1): whoever passed this on may have taken the body for another.
+    guard !isOld || headers["transfer-encoding"] == nil else {
+      throw HTTPRefusal(400, "a request of HTTP/1.0 has no Transfer-Encoding")
+    }
     keepsAlive = HTTPSyntax.keepsAlive(headers, isOld: isOld)
     if let expectation = headers["expect"] {
       guard expectation.lowercased() == "100-continue" else {
