@@ -152,8 +152,16 @@ DEFECTS = {
     "half a surrogate": b'{"value":"\\ud800","type":"STRING"}',
     "a character that is not UTF-8": b'{"value":"\xff","type":"STRING"}',
     "an overlong character": b'{"value":"\xc0\xaf","type":"STRING"}',
-    "a number of 400 digits": b'{"value":' + b"9" * 400 + b',"type":"INT64"}',
-    "a fraction as an integer": b'{"value":1.5,"type":"INT64"}',
+    "a number that JSON has not": b'{"value":NaN,"type":"DOUBLE"}',
+    "a word that JSON has not": b'{"value":undefined,"type":"STRING"}',
+}
+# What is JSON and no value of its type is kept as it came, and its record is as good as any.
+KEPT = {
+    "a number of 400 digits": (b"9" * 400, b'"INT64"'),
+    "a fraction as an integer": (b"1.5", b'"INT64"'),
+    "a number as text": (b'"1.5"', b'"DOUBLE"'),
+    "a reference with a new action": (b'{"recordName":"n0","action":"EXPLODE"}', b'"REFERENCE"'),
+    "a null in a list": (b'["a",null]', b'"STRING_LIST"'),
 }
 
 
@@ -203,6 +211,9 @@ def cases(judge, server, upload):
                 asked=lost_asks(e) if o == "lost" else {e: 1}, seconds=20, download=e == "changes/zone")
     for name, field in DEFECTS.items():
         yield "changes/zone: a record with %s" % name, lambda folder, f=field: held(folder, judge, server, upload, f)
+    for name, value in KEPT.items():
+        yield "changes/zone: a field with %s" % name, lambda folder, v=value: kept(folder, judge, server, upload, *v)
+    yield "changes/zone: entries that name no record", lambda folder: unnamed(folder, judge, server, upload)
     for status in (301, 302, 303, 307, 308):
         for endpoint in ("users/caller", "records/modify"):
             yield "%s: a redirect with %d to another host" % (endpoint, status), (
@@ -239,6 +250,44 @@ def held(folder, judge, server, upload, field):
         for request in cloud.arrived("changes/zone"):
             expect("syncToken" in json.loads(request.body)["zones"][0], "the page was asked again")
     expect(judge.command("verify", store).code == 0, "the store is damaged")
+
+
+def kept(folder, judge, server, upload, value, type):
+    """A page with one value that cannot be read: the record is there, and the value lies in the store as it came."""
+    container = upload.container()
+    store = os.path.join(folder, "store")
+    upload.fill(container)
+
+    def spoil(body):
+        spoilt = re.sub(
+            rb'"title":\{[^}]*"words 1"[^}]*\}', lambda _: b'"title":{"value":' + value + b',"type":' + type + b"}", body)
+        expect(spoilt != body, "the judge did not find the field in %r" % body[:300])
+        return sized(spoilt)
+
+    with Cloud(server.port) as cloud:
+        cloud.breaks = {"changes/zone": [raw(spoil)]}
+        run = upload.sync(cloud, store, container)
+        expect(run.code == 0 and "2 fetched" in run.out, "both are fetched: %s" % run)
+    exported = judge.command("export", store)
+    expect(b'"value":' + value in exported.out.encode(), "the value lies there as it came: %s" % exported)
+    expect(judge.command("verify", store).code == 0, "the store is damaged")
+
+
+def unnamed(folder, judge, server, upload):
+    """A page with entries that are no records: they keep nothing back."""
+    container = upload.container()
+    store = os.path.join(folder, "store")
+    upload.fill(container)
+
+    def spoil(body):
+        spoilt = body.replace(b'"records":[', b'"records":[null,NaN,{"recordName":5},', 1)
+        expect(spoilt != body, "the judge did not find the records in %r" % body[:300])
+        return sized(spoilt)
+
+    with Cloud(server.port) as cloud:
+        cloud.breaks = {"changes/zone": [raw(spoil)]}
+        run = upload.sync(cloud, store, container)
+        expect(run.code == 0 and "2 fetched" in run.out, "both are fetched: %s" % run)
 
 
 def redirect(folder, judge, server, upload, endpoint, status):

@@ -345,7 +345,7 @@ class Codes:
     @staticmethod
     def unreadable(connection, request, forward):
         status, fields, body = forward()
-        spoilt = re.sub(rb'"title":\{[^}]*"words 1"[^}]*\}', b'"title":{"value":1.5,"type":"INT64"}', body)
+        spoilt = re.sub(rb'"title":\{[^}]*"words 1"[^}]*\}', b'"title":{"value":NaN,"type":"DOUBLE"}', body)
         expect(spoilt != body, "the judge did not find the field in %r" % body[:300])
         connection.sendall(answer(status, spoilt, {key: value for key, value in fields.items() if key.lower() != "content-length"}))
         return True

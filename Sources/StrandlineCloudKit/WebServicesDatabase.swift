@@ -159,7 +159,7 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     let answer = try await ask(
       RecordsReply.self, "POST", scoped("records/modify"),
       encoded: WireJSON.encode(operations, in: zone, atomic: atomic))
-    return results(answer, names: operations.map(\.name), in: zone) { name in
+    return try results(answer, names: operations.map(\.name), in: zone) { name in
       switch kinds[name] {
       case .delete, .forceDelete: .deletion
       default: .save
@@ -176,7 +176,7 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     }
     let request = RecordsLookupRequest(zoneID: WireZoneID(zone), records: names.map { .init(recordName: $0) })
     let answer = try await ask(RecordsReply.self, "POST", scoped("records/lookup"), request)
-    return results(answer, names: names, in: zone) { _ in .lookup }
+    return try results(answer, names: names, in: zone) { _ in .lookup }
   }
 
   /// One page of changes of each of some zones. An answer that names one of several zones twice, or not at all, says nothing of it.
@@ -225,19 +225,24 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     guard let next = entry.syncToken, !next.isEmpty else {
       throw answer.errors.unexpected(answer.response, "a page of changes of zone '\(query.zone.name)' has no token")
     }
-    let changes = try changes(of: entry, query.zone, answer)
+    let (changes, unnamed) = try changes(of: entry, query.zone, answer)
     return ZonePage(
       changes: changes, token: ChangeToken(rawValue: next), moreComing: entry.moreComing ?? false,
-      hasFields: !query.listsOnly)
+      hasFields: !query.listsOnly, unnamed: unnamed)
   }
 
+  /// The changes of a page, and how many entries name no record: those must not keep the others back.
+  ///
+  /// - Throws: if none of the entries names one. Then this is no page.
   private func changes(
     of entry: ZoneChangesReply.Zone, _ zone: ZoneID, _ answer: Answer<ZoneChangesReply>
-  ) throws(CloudError) -> [ZoneChange] {
+  ) throws(CloudError) -> ([ZoneChange], unnamed: Int) {
     var changes: [ZoneChange] = []
+    var unnamed = 0
     for record in entry.records ?? [] {
       guard let name = record.recordName, !name.isEmpty else {
-        throw answer.errors.unexpected(answer.response, "a change of zone '\(zone.name)' has no record name")
+        unnamed += 1
+        continue
       }
       if let error = record.error {
         changes.append(.failed(name: name, answer.errors.item(error, answer.response)))
@@ -252,7 +257,10 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
         changes.append(.saved(record.serverRecord(name: name, in: zone)))
       }
     }
-    return changes
+    if unnamed > 0, changes.isEmpty {
+      throw answer.errors.unexpected(answer.response, "no change of zone '\(zone.name)' has a record name")
+    }
+    return (changes, unnamed)
   }
 
   /// Records of a type, the one that was changed last first.
@@ -301,9 +309,16 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     case save, deletion, lookup
   }
 
+  /// The results by name. An entry that names no record harms no other.
+  ///
+  /// - Throws: if none of the entries names one. Then this is no answer.
   private func results(
     _ answer: Answer<RecordsReply>, names: [String], in zone: ZoneID, asked: (String) -> Asked
-  ) -> [CloudName: CloudResult] {
+  ) throws(CloudError) -> [CloudName: CloudResult] {
+    let entries = answer.value.records
+    if !entries.isEmpty, entries.allSatisfy({ $0.recordName == nil }) {
+      throw answer.errors.unexpected(answer.response, "no entry of the answer names a record")
+    }
     var results: [CloudName: CloudResult] = [:]
     let wanted = Set(texts: names)
     for record in answer.value.records {

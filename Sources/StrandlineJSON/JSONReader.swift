@@ -297,8 +297,9 @@ package struct JSONReader: Sendable {
     } while frames.count > depth
   }
 
-  /// Passes over a value of which only the structure is checked: brackets, commas, colons, and where strings, numbers and
-  /// words end. Strings may hold any bytes, numbers any of their characters, and keys may repeat.
+  /// Passes over a value of which only the structure is checked: brackets, commas, colons, and where strings end. Strings
+  /// may hold any bytes, keys may repeat, and for a number or a word any run of bytes may stand that ends where one would:
+  /// `NaN`, `undefined`, `0x1`.
   ///
   /// - Returns: where it is.
   /// - Throws: a `.structure` or a `.limit`: where the value ends cannot be said.
@@ -307,13 +308,12 @@ package struct JSONReader: Sendable {
     let begin = at
     let depth = frames.count
     repeat {
-      switch try kind() {
-      case .object: try open(isObject: true)
-      case .array: try open(isObject: false)
-      case .string: try skipQuoted()
-      case .number: while Self.isInNumber(current) { at += 1 }
-      case .bool: _ = try bool()
-      case .null: try null()
+      skipSpace()
+      switch current {
+      case UInt8(ascii: "{"): try open(isObject: true)
+      case UInt8(ascii: "["): try open(isObject: false)
+      case UInt8(ascii: "\""): try skipQuoted()
+      default: try skipWord()
       }
       while frames.count > depth {
         if frames[frames.count - 1].isObject ? try skipKey() != nil : try nextItem() { break }
@@ -345,10 +345,17 @@ package struct JSONReader: Sendable {
     at += 1
   }
 
-  private static func isInNumber(_ byte: UInt8) -> Bool {
+  /// Passes over what stands for a number or a word, whatever it is.
+  private mutating func skipWord() throws(JSONError) {
+    let begin = at
+    while at < end, !Self.endsWord(bytes[at]) { at += 1 }
+    guard at > begin else { throw unexpected("a value") }
+  }
+
+  private static func endsWord(_ byte: UInt8) -> Bool {
     switch byte {
-    case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "+"), UInt8(ascii: "-"), UInt8(ascii: "."),
-      UInt8(ascii: "e"), UInt8(ascii: "E"):
+    case UInt8(ascii: ","), UInt8(ascii: ":"), UInt8(ascii: "]"), UInt8(ascii: "}"), UInt8(ascii: "["),
+      UInt8(ascii: "{"), UInt8(ascii: "\""), 0...0x20:
       true
     default: false
     }

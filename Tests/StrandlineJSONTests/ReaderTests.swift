@@ -215,6 +215,7 @@ struct `A reader of JSON` {
   @Test func `finds the end of what is bad inside`() throws {
     for text in [
       "[1,-,-e.E9,00]", #"["\u12","\", "#.dropLast(2) + #""]"#, "[\"\u{1}\"]", #"{"a":1,"a":{"b":[],"b":[]}}"#,
+      #"[NaN,-Infinity,{"a":undefined,"b":0x1F,"c":tru},'x',<é>]"#, "nil",
     ] {
       let bytes = Array(text.utf8)
       var reader = try JSONReader(bytes + Array(" 5".utf8), 0..<bytes.count, limits: wide)
@@ -222,7 +223,7 @@ struct `A reader of JSON` {
       try reader.finish()
     }
     for text in [
-      "[", "[1", "[1,]", "[1 2]", #"{"a"}"#, #"{"a":}"#, #"{"a":1,}"#, #"{a:1}"#, #"["a]"#, "[}", "tru", "]", "",
+      "[", "[1", "[1,]", "[1 2]", #"{"a"}"#, #"{"a":}"#, #"{"a":1,}"#, #"{a:1}"#, #"["a]"#, "[}", "[,]", ":", "]", "",
     ] {
       var reader = try reader(text)
       #expect(throws: JSONError.self, "\(text)") { try reader.skipStructure() }

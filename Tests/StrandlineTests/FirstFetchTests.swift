@@ -222,6 +222,23 @@ private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
     try await a.expectComplete(fleet)
   }
 
+  @Test(arguments: [CloudError.Code.tryAgainLater, .throttled, .serviceUnavailable])
+  func `113: a server that is too busy for queries alone brings everything all the same`(_ code: CloudError.Code)
+    async throws
+  {
+    let fleet = try Fleet()
+    try await fleet.fill(10)
+    let a = fleet.device("a")
+    let cloud = CountedCloud(a)
+    cloud.before.withLock { before in
+      before = { request, _ in if request == .query { throw CloudError(code, reason: "no queries today") } }
+    }
+    try await a.open(database: cloud, firstFetch: .recentFirst(types: ["Note", "Task"], count: 20))
+    try await a.sync()
+    #expect(cloud.count(.query) == 2)
+    try await a.expectComplete(fleet)
+  }
+
   @Test func `114: a first fetch that its time ends at two fifths goes on there`() async throws {
     let fleet = try Fleet()
     try await fleet.fill(1_000)

@@ -152,7 +152,7 @@ enum LineValue {
     case .null:
       try json.skipValue()
       return nil
-    case .object: return try WireField.read(&json, isStrict: true)
+    case .object: return try WireField.read(&json, from: .command)
     case .array: return try list(&json)
     case .string, .number, .bool: return try plain(&json)
     }

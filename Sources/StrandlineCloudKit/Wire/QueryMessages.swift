@@ -11,9 +11,11 @@ package struct QueryRequest: WireMessage {
     package var fieldName: String?
     package var systemFieldName: String?
     package var fieldValue: FieldValue?
+    /// With NEAR: metres.
+    package var distance: Double?
 
     private enum Key: Int, WireKey {
-      case comparator, fieldName, systemFieldName, fieldValue
+      case comparator, fieldName, systemFieldName, fieldValue, distance
       static let names = JSONKeys(Key.self)
     }
 
@@ -25,7 +27,8 @@ package struct QueryRequest: WireMessage {
         case .comparator: comparator = try json.optional()
         case .fieldName: fieldName = try json.optional()
         case .systemFieldName: systemFieldName = try json.optional()
-        case .fieldValue: fieldValue = try json.skipNull() ? nil : try WireField.read(&json, isStrict: false)
+        case .fieldValue: fieldValue = try json.skipNull() ? nil : try WireField.read(&json, from: .client)
+        case .distance: distance = try WireField.number(&json)
         }
       }
       guard let comparator else { throw json.missing("comparator") }
@@ -50,6 +53,8 @@ package struct QueryRequest: WireMessage {
     package var fieldName: String?
     package var systemFieldName: String?
     package var ascending: Bool?
+    /// The place from which records are ordered by their distance.
+    package var relativeLocation: Location?
 
     package init(systemFieldName: String, ascending: Bool) {
       self.systemFieldName = systemFieldName
@@ -57,7 +62,7 @@ package struct QueryRequest: WireMessage {
     }
 
     private enum Key: Int, WireKey {
-      case fieldName, systemFieldName, ascending
+      case fieldName, systemFieldName, ascending, relativeLocation
       static let names = JSONKeys(Key.self)
     }
 
@@ -67,6 +72,7 @@ package struct QueryRequest: WireMessage {
         case .fieldName: fieldName = try json.optional()
         case .systemFieldName: systemFieldName = try json.optional()
         case .ascending: ascending = try json.optional()
+        case .relativeLocation: relativeLocation = try WireField.place(&json)
         }
       }
     }

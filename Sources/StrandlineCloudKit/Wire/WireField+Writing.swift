@@ -49,8 +49,12 @@ extension WireField {
       json.key("isEncrypted")
       json.bool(true)
     }
-    json.key("type")
-    json.string(typeName(inner))
+    // A value that came without a type and could not be read has none.
+    let type = typeName(inner)
+    if !type.isEmpty {
+      json.key("type")
+      json.string(type)
+    }
     json.key("value")
     writeBare(inner, to: &json, form)
   }

@@ -5,8 +5,9 @@
 // from the value. A value that CloudKit has not (a boolean, a number out of range, text that is not base64) is refused with
 // the reason, and never converted.
 //
-// What the live service sends loosely is accepted from it: whole numbers as text, times with a fraction. In what people and
-// programs hand to a command it is a mistake (`isStrict`).
+// How strictly that is done depends on who sends (`Sender`). What the live service sends loosely is accepted from it: whole
+// numbers as text, times with a fraction. What of it cannot be read as its type says is kept as it came, as a value of a
+// type that this version does not know is: an edit of another field must neither lose it nor wait for it.
 
 package import Strandline
 package import StrandlineJSON
@@ -38,6 +39,16 @@ private enum WireType: Int, CaseIterable {
 
 /// Reads and writes the values of fields.
 package enum WireField {
+  /// Who sends fields.
+  package enum Sender: Sendable {
+    /// A cloud: its values are taken, and those that cannot be read are kept.
+    case cloud
+    /// A client of a server: its values are refused if they cannot be read.
+    case client
+    /// A person or a program that hands lines to a command: it is held to the letter.
+    case command
+  }
+
   private enum Key: Int, WireKey {
     case value, type, isEncrypted
     static let names = JSONKeys(Key.self)
@@ -46,7 +57,7 @@ package enum WireField {
   // MARK: Reading
 
   /// Reads a field; nil is an explicit null.
-  package static func read(_ json: inout JSONReader, isStrict: Bool) throws(JSONError) -> FieldValue? {
+  package static func read(_ json: inout JSONReader, from sender: Sender) throws(JSONError) -> FieldValue? {
     var value: JSONToken?
     var type: JSONToken?
     var isEncrypted = false
@@ -60,77 +71,92 @@ package enum WireField {
       case nil:
         let key = (json.key, json.keyPlace.lowerBound)
         try json.skipValue()
-        guard isStrict else { continue }
+        guard sender == .command else { continue }
         throw json.error(
           "unknown key '\(key.0.prefix(80))'; an object as a value has the keys 'type' and 'value'", at: key.1)
       }
     }
     guard let value else {
-      guard isStrict else { return nil }
+      guard sender == .command else { return nil }
       throw json.errorAtEnd("an object as a value has the keys 'type' and 'value'; null clears a field")
     }
     if value.kind == .null { return nil }
+    let end = json.mark
     let decoded: FieldValue
-    if let type, type.kind != .null {
-      decoded = try read(value, of: type, &json, isStrict)
-    } else {
-      do throws(JSONError) { decoded = try infer(value, &json, isStrict) } catch { throw error.inside("value") }
+    do throws(JSONError) {
+      if let type, type.kind != .null {
+        decoded = try read(value, of: type, &json, sender)
+      } else {
+        do throws(JSONError) { decoded = try infer(value, &json, sender) } catch { throw error.inside("value") }
+      }
+    } catch {
+      guard sender == .cloud, error.kind == .value else { throw error }
+      json.move(to: end)
+      decoded = .opaque(try kept(value, of: type, &json))
     }
     if case .encrypted = decoded { return decoded }
     return isEncrypted ? .encrypted(decoded) : decoded
   }
 
   private static func read(
-    _ value: JSONToken, of type: JSONToken, _ json: inout JSONReader, _ isStrict: Bool
+    _ value: JSONToken, of type: JSONToken, _ json: inout JSONReader, _ sender: Sender
   ) throws(JSONError) -> FieldValue {
     let place: Int
     do throws(JSONError) { place = try json.place(of: type, in: WireType.names) } catch { throw error.inside("type") }
     guard let known = WireType(rawValue: place) else {
-      // Kept as it came. A server and a command refuse it from whom it may not come.
-      return .opaque(OpaqueValue(type: try json.string(of: type), json: Array(json.bytes[value.range])))
+      // A server and a command refuse it from whom it may not come.
+      return .opaque(try kept(value, of: type, &json))
     }
-    do throws(JSONError) { return try read(value, known, &json, isStrict) } catch { throw error.inside("value") }
+    do throws(JSONError) { return try read(value, known, &json, sender) } catch { throw error.inside("value") }
+  }
+
+  /// A value as it came; the type is empty if there was none.
+  private static func kept(
+    _ value: JSONToken, of type: JSONToken?, _ json: inout JSONReader
+  ) throws(JSONError) -> OpaqueValue {
+    let name = type?.kind == .string ? try type.map { (type) throws(JSONError) in try json.string(of: type) } : nil
+    return OpaqueValue(type: name ?? "", json: Array(json.bytes[value.range]))
   }
 
   private static func read(
-    _ value: JSONToken, _ type: WireType, _ json: inout JSONReader, _ isStrict: Bool
+    _ value: JSONToken, _ type: WireType, _ json: inout JSONReader, _ sender: Sender
   ) throws(JSONError) -> FieldValue {
     switch type {
     case .string: return .string(try json.string(of: value))
-    case .int64: return .int64(try json.int64(of: value, isStrict: isStrict))
+    case .int64: return .int64(try json.int64(of: value, from: sender))
     case .double: return .double(try json.double(of: value))
-    case .timestamp: return .date(milliseconds: try json.milliseconds(of: value, isStrict: isStrict))
+    case .timestamp: return .date(milliseconds: try json.milliseconds(of: value, from: sender))
     case .bytes: return .bytes(try json.base64(of: value))
     case .encryptedBytes: return .encrypted(.bytes(try json.base64(of: value)))
     case .reference, .location, .asset, .assetID:
       let end = json.goBack(to: value)
       defer { json.move(to: end) }
-      return try object(type, &json, isStrict)
-    case .strings: return try list(.strings, value, .string, &json, isStrict)
-    case .int64s: return try list(.int64s, value, .int64, &json, isStrict)
-    case .doubles: return try list(.doubles, value, .double, &json, isStrict)
-    case .timestamps: return try list(.dates, value, .timestamp, &json, isStrict)
-    case .byteLists: return try list(.bytes, value, .bytes, &json, isStrict)
-    case .references: return try list(.references, value, .reference, &json, isStrict)
-    case .locations: return try list(.locations, value, .location, &json, isStrict)
-    case .assets, .assetIDs: return try list(.assets, value, .asset, &json, isStrict)
-    case .unknownList: return try list(.unknown, value, nil, &json, isStrict)
+      return try object(type, &json, sender)
+    case .strings: return try list(.strings, value, .string, &json, sender)
+    case .int64s: return try list(.int64s, value, .int64, &json, sender)
+    case .doubles: return try list(.doubles, value, .double, &json, sender)
+    case .timestamps: return try list(.dates, value, .timestamp, &json, sender)
+    case .byteLists: return try list(.bytes, value, .bytes, &json, sender)
+    case .references: return try list(.references, value, .reference, &json, sender)
+    case .locations: return try list(.locations, value, .location, &json, sender)
+    case .assets, .assetIDs: return try list(.assets, value, .asset, &json, sender)
+    case .unknownList: return try list(.unknown, value, nil, &json, sender)
     }
   }
 
   private static func object(
-    _ type: WireType, _ json: inout JSONReader, _ isStrict: Bool
+    _ type: WireType, _ json: inout JSONReader, _ sender: Sender
   ) throws(JSONError) -> FieldValue {
     switch type {
     case .reference: .reference(try reference(&json))
-    case .location: .location(try location(&json, isStrict))
-    default: .asset(try asset(&json, isStrict))
+    case .location: .location(try location(&json, sender))
+    default: .asset(try asset(&json, sender))
     }
   }
 
   /// Reads a list whose items are of a type; without one it must be empty.
   private static func list(
-    _ kind: FieldValue.ListKind, _ value: JSONToken, _ type: WireType?, _ json: inout JSONReader, _ isStrict: Bool
+    _ kind: FieldValue.ListKind, _ value: JSONToken, _ type: WireType?, _ json: inout JSONReader, _ sender: Sender
   ) throws(JSONError) -> FieldValue {
     let end = json.goBack(to: value)
     defer { json.move(to: end) }
@@ -143,12 +169,40 @@ package enum WireField {
         }
         switch type {
         case .string: items.append(.string(try json.string()))
-        case .reference, .location, .asset: items.append(try object(type, &json, isStrict))
-        default: items.append(try read(try json.skipValue(), type, &json, isStrict))
+        case .reference, .location, .asset: items.append(try object(type, &json, sender))
+        default: items.append(try read(try json.skipValue(), type, &json, sender))
         }
       } catch { throw error.inside(item: items.count) }
     }
     return .list(kind, items)
+  }
+
+  /// Reads a number that may be null.
+  static func number(_ json: inout JSONReader) throws(JSONError) -> Double? {
+    let token = try json.skipValue()
+    return token.kind == .null ? nil : try json.double(of: token)
+  }
+
+  /// Reads a location that may be null, bare or as the value of a field: CloudKit's reference shows none, and its own
+  /// JavaScript sends the location as its caller gave it.
+  static func place(_ json: inout JSONReader) throws(JSONError) -> Location? {
+    let token = try json.skipValue()
+    if token.kind == .null { return nil }
+    let end = json.goBack(to: token)
+    defer { json.move(to: end) }
+    let begin = json.mark
+    var isField = false
+    try json.beginObject()
+    while let key = try json.nextKey() {
+      if key.utf8.elementsEqual("value".utf8) { isField = true }
+      try json.skipValue()
+    }
+    json.move(to: begin)
+    guard isField else { return try location(&json, .client) }
+    guard case .location(let place)? = try read(&json, from: .client) else {
+      throw json.error("a value that is no LOCATION", at: token.range.lowerBound)
+    }
+    return place
   }
 
   // MARK: Values without a type
@@ -156,15 +210,15 @@ package enum WireField {
   /// Reads a value without a type, by its kind of JSON. A whole number is an INT64: a sender that means a DOUBLE or a
   /// TIMESTAMP must give the type.
   private static func infer(
-    _ value: JSONToken, _ json: inout JSONReader, _ isStrict: Bool
+    _ value: JSONToken, _ json: inout JSONReader, _ sender: Sender
   ) throws(JSONError) -> FieldValue {
-    guard value.kind == .array else { return try read(value, try inferredType(of: value, &json), &json, isStrict) }
+    guard value.kind == .array else { return try read(value, try inferredType(of: value, &json), &json, sender) }
     let end = json.goBack(to: value)
     try json.beginArray()
     let first: JSONToken? = try json.nextItem() ? try json.skipValue() : nil
     let item: WireType? = if let first { try inferredType(of: first, &json) } else { nil }
     json.move(to: end)
-    return try read(value, item?.list ?? .unknownList, &json, isStrict)
+    return try read(value, item?.list ?? .unknownList, &json, sender)
   }
 
   private static func inferredType(of value: JSONToken, _ json: inout JSONReader) throws(JSONError) -> WireType {
@@ -229,7 +283,7 @@ package enum WireField {
     }
   }
 
-  private static func location(_ json: inout JSONReader, _ isStrict: Bool) throws(JSONError) -> Location {
+  private static func location(_ json: inout JSONReader, _ sender: Sender) throws(JSONError) -> Location {
     enum Key: Int, WireKey {
       case latitude, longitude, horizontalAccuracy, verticalAccuracy, altitude, speed, course, timestamp
       static let names = JSONKeys(Key.self)
@@ -248,7 +302,7 @@ package enum WireField {
       case .altitude: place.altitude = try json.double(of: value)
       case .speed: place.speed = try json.double(of: value)
       case .course: place.course = try json.double(of: value)
-      case .timestamp: place.timestamp = try json.milliseconds(of: value, isStrict: isStrict)
+      case .timestamp: place.timestamp = try json.milliseconds(of: value, from: sender)
       }
     }
     guard let latitude else { throw json.missing("latitude") }
@@ -259,7 +313,7 @@ package enum WireField {
   }
 
   /// An asset: a file at the server.
-  private static func asset(_ json: inout JSONReader, _ isStrict: Bool) throws(JSONError) -> Asset {
+  private static func asset(_ json: inout JSONReader, _ sender: Sender) throws(JSONError) -> Asset {
     enum Key: Int, WireKey {
       case fileChecksum, size, referenceChecksum, wrappingKey, receipt, downloadURL
       static let names = JSONKeys(Key.self)
@@ -269,7 +323,7 @@ package enum WireField {
     try json.object(Key.self) { key, json throws(JSONError) in
       switch key {
       case .fileChecksum: file.fileChecksum = try json.string()
-      case .size: size = try json.int64(of: try json.skipValue(), isStrict: isStrict)
+      case .size: size = try json.int64(of: try json.skipValue(), from: sender)
       case .referenceChecksum: file.referenceChecksum = try json.optional()
       case .wrappingKey: file.wrappingKey = try json.optional()
       case .receipt: file.receipt = try json.optional()
@@ -308,8 +362,8 @@ extension JSONReader {
   }
 
   /// A whole number; a text of its digits too (`numbersAsStrings`), unless the sender is held to the letter.
-  fileprivate mutating func int64(of token: JSONToken, isStrict: Bool) throws(JSONError) -> Int64 {
-    if token.kind == .string, !isStrict {
+  fileprivate mutating func int64(of token: JSONToken, from sender: WireField.Sender) throws(JSONError) -> Int64 {
+    if token.kind == .string, sender != .command {
       guard let number = Int64(try string(of: token)) else {
         throw error("text that is not a whole number", at: token.range.lowerBound)
       }
@@ -330,11 +384,11 @@ extension JSONReader {
   }
 
   /// Whole milliseconds; a fraction, which some senders write, is rounded, unless the sender is held to the letter.
-  mutating func milliseconds(of token: JSONToken, isStrict: Bool) throws(JSONError) -> Int64 {
+  mutating func milliseconds(of token: JSONToken, from sender: WireField.Sender) throws(JSONError) -> Int64 {
     switch try number(of: token) {
     case .int64(let number): return number
     case .double(let number):
-      guard !isStrict else { throw error("a time that is not whole milliseconds", at: token.range.lowerBound) }
+      guard sender != .command else { throw error("a time that is not whole milliseconds", at: token.range.lowerBound) }
       guard let whole = Int64(exactly: number.rounded()) else {
         throw error("a time beyond 64 bits of milliseconds", at: token.range.lowerBound)
       }

@@ -2,7 +2,8 @@
 //
 // A record of a reply that cannot be read must not stop its page: what is wrong becomes the `defect` of that record, and
 // its bytes are kept. Only where its end cannot be found, because brackets or quotes are wrong, the reply fails as a whole.
-// Keys that this version does not know are kept as they came.
+// A field whose value cannot be read is kept as it came and spoils no other, and so are keys that this version does not
+// know, or of which it cannot read the value and does without.
 
 package import Strandline
 package import StrandlineJSON
@@ -105,24 +106,31 @@ package struct WireRecord: WireMessage {
     // Of an answer they hold nothing that this version needs.
     case pluginFields, desiredKeys
     static let names = JSONKeys(Key.self)
+
+    /// Whether a record of a reply can be used without it.
+    var isDispensable: Bool {
+      switch self {
+      case .parent, .created, .modified, .zoneID: true
+      default: false
+      }
+    }
   }
 
   /// The most bytes that are kept of a record that cannot be read. One of CloudKit's has a few megabytes at most.
   private static let rawBytesMax = 8 << 20
 
-  /// Reads a record of a reply. One that cannot be read has a `defect` and its bytes, if its name can be found.
+  /// Reads a record of a reply. One that cannot be read has a `defect` and its bytes, with its name if that can be found.
   package init(_ json: inout JSONReader) throws(JSONError) {
     let begin = json.mark
-    do throws(JSONError) { self = try WireRecord(strictly: &json, isRequest: false) } catch {
-      guard error.kind != .structure, error.kind != .limit,
-        var record = try WireRecord(unreadable: &json, from: begin)
-      else { throw error }
-      if record.error == nil {
-        record.defect = error.words + (record.raw.isEmpty ? "; its bytes are too many to be kept" : "")
-      } else {
-        record.raw = []
-      }
+    do throws(JSONError) { self = try WireRecord(strictly: &json, isRequest: false) } catch let first {
+      let record: WireRecord
+      do throws(JSONError) { record = try WireRecord(unreadable: &json, from: begin) } catch { throw first }
       self = record
+      if record.error == nil {
+        defect = first.words + (record.raw.isEmpty ? "; its bytes are too many to be kept" : "")
+      } else {
+        raw = []
+      }
     }
   }
 
@@ -131,7 +139,9 @@ package struct WireRecord: WireMessage {
   init(request json: inout JSONReader) throws(JSONError) {
     let begin = json.mark
     do throws(JSONError) { self = try WireRecord(strictly: &json, isRequest: true) } catch {
-      guard error.kind == .value, let record = try WireRecord(unreadable: &json, from: begin) else { throw error }
+      guard error.kind == .value else { throw error }
+      let record = try WireRecord(unreadable: &json, from: begin)
+      guard record.recordName != nil else { throw error }
       self = WireRecord(recordName: record.recordName)
       defect = error.description
     }
@@ -143,15 +153,12 @@ package struct WireRecord: WireMessage {
     var isRefused = false
     try json.beginObject()
     while let place = try json.nextKey(in: Key.names) {
+      let name = json.keyPlace
       guard let key = Key(rawValue: place) else {
-        let name = json.keyPlace
-        let value = try json.skipValue().range
-        unknown.append(unknown.isEmpty ? UInt8(ascii: "{") : UInt8(ascii: ","))
-        unknown += json.bytes[name]
-        unknown.append(UInt8(ascii: ":"))
-        unknown += json.bytes[value]
+        keep(name, try json.skipValue().range, json)
         continue
       }
+      let value = json.mark
       do throws(JSONError) {
         switch key {
         case .recordName: recordName = try json.optional()
@@ -159,7 +166,7 @@ package struct WireRecord: WireMessage {
           recordType = try json.optional()
           if !isRequest { recordType = recordType.map(WireName.model) }
         case .recordChangeTag: recordChangeTag = try json.optional()
-        case .fields: try readFields(&json, named: isRequest ? { $0 } : WireName.model)
+        case .fields: try readFields(&json, from: isRequest ? .client : .cloud)
         case .parent: parent = try json.skipNull() ? nil : try Self.parentName(&json)
         case .created: created = try json.skipNull() ? nil : try Self.touch(&json)
         case .modified: modified = try json.skipNull() ? nil : try Self.touch(&json)
@@ -169,17 +176,30 @@ package struct WireRecord: WireMessage {
         case .desiredKeys where isRequest: desiredKeys = try json.optional()
         case .reason, .retryAfter, .uuid, .redirectURL, .pluginFields, .desiredKeys: try json.skipValue()
         }
-      } catch { throw error.inside("\(key)") }
+      } catch {
+        guard !isRequest, error.kind == .value, key.isDispensable else { throw error.inside("\(key)") }
+        json.move(to: value)
+        keep(name, try json.skipValue().range, json)
+      }
     }
     if !unknown.isEmpty { unknown.append(UInt8(ascii: "}")) }
     if isRefused { self = WireRecord(recordName: recordName, error: try WireError(again: begin, in: &json)) }
   }
 
+  /// Keeps a key with its value, as both lie in the text.
+  private mutating func keep(_ key: Range<Int>, _ value: Range<Int>, _ json: borrowing JSONReader) {
+    unknown.append(unknown.isEmpty ? UInt8(ascii: "{") : UInt8(ascii: ","))
+    unknown += json.bytes[key]
+    unknown.append(UInt8(ascii: ":"))
+    unknown += json.bytes[value]
+  }
+
   private mutating func readFields(
-    _ json: inout JSONReader, named name: (String) -> String
+    _ json: inout JSONReader, from sender: WireField.Sender
   ) throws(JSONError) {
     guard try !json.skipNull() else { return }
-    let read = try json.fields(named: name) { json throws(JSONError) in try WireField.read(&json, isStrict: false) }
+    func name(_ text: String) -> String { sender == .client ? text : WireName.model(text) }
+    let read = try json.fields(named: name) { json throws(JSONError) in try WireField.read(&json, from: sender) }
     fields = read.values
     nulls = read.nulls
   }
@@ -205,7 +225,7 @@ package struct WireRecord: WireMessage {
     var device: String?
     try json.object(Key.self) { key, json throws(JSONError) in
       switch key {
-      case .timestamp: milliseconds = try json.milliseconds(of: try json.skipValue(), isStrict: false)
+      case .timestamp: milliseconds = try json.milliseconds(of: try json.skipValue(), from: .cloud)
       case .userRecordName: user = try json.optional()
       case .deviceID: device = try json.optional()
       }
@@ -215,16 +235,16 @@ package struct WireRecord: WireMessage {
   }
 
   /// The bytes of the value at `begin`, with the name or the refusal that can be found in it although a part cannot be
-  /// read; nil without a name. The reader then stands behind the value.
-  private init?(unreadable json: inout JSONReader, from begin: JSONReader.Mark) throws(JSONError) {
+  /// read. The reader then stands behind the value.
+  private init(unreadable json: inout JSONReader, from begin: JSONReader.Mark) throws(JSONError) {
     json.move(to: begin)
     let range = try json.skipStructure()
     let end = json.mark
     json.move(to: begin)
     defer { json.move(to: end) }
-    guard try json.kind() == .object else { return nil }
     self.init(recordName: nil)
     if range.count <= Self.rawBytesMax { raw = Array(json.bytes[range]) }
+    guard json.bytes[range.lowerBound] == UInt8(ascii: "{") else { return }
     var code: String?
     try json.beginObject()
     while let key = try json.skipKey() {
@@ -245,7 +265,6 @@ package struct WireRecord: WireMessage {
         _ = try json.skipStructure()
       }
     }
-    guard recordName != nil else { return nil }
     error = code.map { WireError(CloudError.Code(rawValue: $0)) }
   }
 

@@ -260,12 +260,15 @@ public struct ZonePage: Sendable {
   public var moreComing: Bool
   /// Whether its records have their fields. If not, they have a name, a type, a tag and times.
   public var hasFields: Bool
+  /// How many entries of the server's answer name no record, and are not among the changes.
+  public var unnamed: Int
   /// Joins the parts.
-  public init(changes: [ZoneChange], token: ChangeToken, moreComing: Bool, hasFields: Bool = true) {
+  public init(changes: [ZoneChange], token: ChangeToken, moreComing: Bool, hasFields: Bool = true, unnamed: Int = 0) {
     self.changes = changes
     self.token = token
     self.moreComing = moreComing
     self.hasFields = hasFields
+    self.unnamed = unnamed
   }
 }
 

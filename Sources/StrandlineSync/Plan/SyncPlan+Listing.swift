@@ -130,6 +130,13 @@ extension SyncPlan {
       .answers(AnswerStep(changes: changes, source: .query, serverOffset: offset, cause: .newest(request, page))))
   }
 
+  /// The server is too busy for the query, and perhaps for nothing else: what follows the wait does without.
+  mutating func postpone(_ request: NewestRequest, _ error: CloudError) {
+    guard error.code != .networkError else { return }
+    notices.append(.skipped(type: request.type, zone: request.zone, error))
+    self[request.zone].feed.newest?.skip()
+  }
+
   mutating func refuse(_ request: NewestRequest, _ error: CloudError) throws {
     let zone = request.zone
     switch error.meaning.request {

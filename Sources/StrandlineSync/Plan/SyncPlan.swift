@@ -312,6 +312,8 @@ package struct SyncPlan: Sendable {
     case .eraseZone(let zone): self[zone].phase = .open
     // The zones may be answered in smaller parts.
     case .pages(let pages): if pages.count > 1 { limits.zones.refused(pages.count) }
+    // The rest of the fetch does not need the query.
+    case .newest(let request): postpone(request, error)
     default: break
     }
   }
@@ -639,6 +641,8 @@ package enum SyncNotice: Sendable {
   case decided(ZoneLossDecision)
   /// The first fetch of a zone skips the query for the newest records of a type, because the server refuses it.
   case skipped(type: String, zone: ZoneID, CloudError)
+  /// A page had entries that name no record and were passed over.
+  case unnamed(count: Int, zone: ZoneID)
 }
 
 /// The plan took 100,000 turns in a row without a request. Each such turn settles up to 200 records, so this is a fault in the plan, which

@@ -114,6 +114,11 @@ final class SyncWatch: Sendable {
       switch notice {
       case .decided(let decision): decided(decision)
       case .skipped(let type, let zone, let error): skips(type, of: zone, error)
+      case .unnamed(let count, let zone):
+        log?(
+          .notice,
+          "passed over \(count) entries of a page of zone '\(zone)' that name no record; 'verify' finds what is missing"
+        )
       }
     }
     let (report, waits, wall) = (plan.cycle.report, SyncStatus.Waits(plan.queue.places.counts), wall)
