@@ -9,7 +9,7 @@ package import Strandline
 package struct WebServicesErrors: Sendable {
   /// The tokens that must not appear in an error.
   package var secrets: [String]
-  /// The wall clock, for a `Retry-After` that is a date.
+  /// The wall clock, for a `Retry-After` that is a date in an answer without one.
   package var wallMilliseconds: Int64
 
   package init(secrets: [String], wallMilliseconds: Int64) {
@@ -19,6 +19,10 @@ package struct WebServicesErrors: Sendable {
 
   /// The longest wait that is kept, in seconds: two days.
   package static let retryAfterMax: Double = 48 * 3600
+
+  /// The most Unicode scalars of the server's words, of a code or an identifier, and the most bytes of an address, that an
+  /// error keeps: it is stored with a record that is held, and shown on a terminal.
+  private static let (reasonMax, codeMax, addressMax) = (1_000, 100, 4_096)
 
   /// A wait limited to 0 and two days; nil for NaN.
   package static func bounded(_ seconds: Double?) -> Double? {
@@ -40,10 +44,12 @@ package struct WebServicesErrors: Sendable {
     // The header comes first because its unit is specified: seconds, or a date. JSON's is read as seconds.
     let header = status == nil ? nil : retryAfter(response)
     return CloudError(
-      CloudError.Code(rawValue: error.serverErrorCode), reason: redacted(error.reason ?? ""),
+      CloudError.Code(rawValue: error.serverErrorCode.cut(to: Self.codeMax)),
+      reason: redacted(error.reason ?? "").cut(to: Self.reasonMax),
       retryAfter: header ?? WebServicesErrors.bounded(error.retryAfter),
-      requestUUID: error.uuid ?? response.headers["x-apple-request-uuid"], httpStatus: status,
-      redirectURL: error.redirectURL.map(redacted))
+      requestUUID: (error.uuid ?? response.headers["x-apple-request-uuid"])?.cut(to: Self.codeMax), httpStatus: status,
+      // Half an address leads nowhere.
+      redirectURL: error.redirectURL.flatMap { $0.utf8.count > Self.addressMax ? nil : redacted($0) })
   }
 
   /// The error for a status without a readable body. A proxy or captive portal may answer 401, 403 or 404, so these
@@ -106,7 +112,17 @@ package struct WebServicesErrors: Sendable {
       return WebServicesErrors.bounded(Double(text) ?? WebServicesErrors.retryAfterMax)
     }
     guard let date = HTTPDate.milliseconds(text) else { return nil }
-    return WebServicesErrors.bounded(Double(date - wallMilliseconds) / 1000)
+    // By the clock that the date was made with: that of this device may differ by hours.
+    let now = response.headers["date"].flatMap(HTTPDate.milliseconds) ?? wallMilliseconds
+    return WebServicesErrors.bounded(Double(date - now) / 1000)
+  }
+}
+
+extension String {
+  /// The first scalars, with a sign that there were more.
+  fileprivate func cut(to scalarsMax: Int) -> String {
+    guard utf8.count > scalarsMax, unicodeScalars.count > scalarsMax else { return self }
+    return String(unicodeScalars.prefix(scalarsMax - 1)) + "…"
   }
 }
 

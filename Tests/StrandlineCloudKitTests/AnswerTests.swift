@@ -116,14 +116,7 @@ struct AnswerTests {
 
   @Test func `a record that cannot be read fails alone and not its page`() async throws {
     let bad = [
-      "{\"value\":true}", "{\"value\":1.5,\"type\":\"INT64\"}", "{\"value\":\"x\",\"type\":\"BYTES\"}",
-      "{\"value\":99999999999999999999,\"type\":\"INT64\"}", "{\"value\":1e400,\"type\":\"DOUBLE\"}",
-      "{\"value\":[[1]]}", "{\"value\":{\"odd\":1}}", "{\"value\":[1,\"a\"]}",
-      "{\"value\":[null],\"type\":\"STRING_LIST\"}", "{\"value\":[1],\"type\":\"UNKNOWN_LIST\"}", "5", "{\"value\":{}}",
-      "{\"value\":{\"recordName\":\"x\",\"action\":\"EXPLODE\"},\"type\":\"REFERENCE\"}",
-      "{\"value\":1e300,\"type\":\"TIMESTAMP\"}",
-      "{\"value\":" + String(repeating: "[", count: 400) + String(repeating: "]", count: 400) + "}",
-      "{\"value\":\"1\",\"type\":5}",
+      "5", "{\"value\":NaN}", "{\"value\":01}", "{\"value\":\"\\ud800\"}", "{\"isEncrypted\":5,\"value\":1}",
     ]
     for field in bad {
       let page = try await WebServicesDatabase.over(
@@ -345,6 +338,39 @@ struct AnswerTests {
     #expect(client.serverClockOffset == nil)
     _ = try await client.zones()
     #expect(client.serverClockOffset == .milliseconds(offset))
+  }
+
+  @Test(arguments: [
+    // The clock here is an hour behind, right, two days ahead; and an answer that does not say its time.
+    ("Thu, 28 May 2026 21:26:40 GMT", "Thu, 28 May 2026 21:27:40 GMT", 60.0),
+    ("Thu, 28 May 2026 20:26:40 GMT", "Thu, 28 May 2026 20:27:40 GMT", 60),
+    ("Tue, 26 May 2026 20:26:40 GMT", "Tue, 26 May 2026 20:27:40 GMT", 60),
+    ("Thu, 28 May 2026 21:26:40 GMT", "Thu, 28 May 2026 21:26:40 GMT", 0),
+    ("Thu, 28 May 2026 21:26:40 GMT", "Thu, 28 May 2026 20:26:40 GMT", 0),
+    ("soon", "Thu, 28 May 2026 20:27:40 GMT", 60),
+  ])
+  func `a date to come again at is measured by the answer's own clock`(date: String, again: String, seconds: Double)
+    async throws
+  {
+    let client = WebServicesDatabase.over(
+      ScriptedTransport(status: 503, headers: ["Date": date, "Retry-After": again], "busy"))
+    #expect(try await refusal { _ = try await client.zones() }?.retryAfter == seconds)
+  }
+
+  @Test func `the server's words have an end`() async throws {
+    let long = String(repeating: "é", count: 100_000)
+    let body = #"""
+      {"serverErrorCode":"\#(long)","reason":"\#(long)","uuid":"\#(long)","redirectURL":"https://\#(long)"}
+      """#
+    let client = WebServicesDatabase.over(ScriptedTransport(status: 500, body))
+    let error = try #require(try await refusal { _ = try await client.zones() })
+    #expect(error.reason == String(repeating: "é", count: 999) + "…")
+    #expect(error.code.rawValue.unicodeScalars.count == 100 && error.requestUUID?.unicodeScalars.count == 100)
+    #expect(error.redirectURL == nil)
+    let fits = WebServicesDatabase.over(
+      ScriptedTransport(status: 421, #"{"serverErrorCode":"A","reason":"b","redirectURL":"https://c"}"#))
+    let whole = try await refusal { _ = try await fits.zones() }
+    #expect(whole?.reason == "b" && whole?.redirectURL == "https://c")
   }
 
   @Test func `a record whose bytes were kept is read again`() {

@@ -62,7 +62,7 @@ struct SyncTarget {
   /// repeated: the user's terminal may be recorded.
   private static func defect(url text: String) -> String? {
     if text.contains("@") { return "and no user name or password; tokens are read from files or the environment" }
-    guard let parts = URLComponents(string: text), ["http", "https"].contains(parts.scheme ?? ""),
+    guard let parts = URLComponents(string: text), ["http", "https"].contains(parts.scheme?.lowercased() ?? ""),
       let host = parts.host, !host.isEmpty, parts.port.map({ (1...65535).contains($0) }) ?? true
     else { return "not '\(printable(text))'" }
     // A lone slash at the end means the same as none.
