@@ -13,7 +13,9 @@ sys.dont_write_bytecode = True
 from judge import *  # noqa: E402,F403
 
 # The operations that the server has. The description does not know changes/zone and changes/database.
-OPERATIONS = ("modifyRecords", "lookupRecords", "listZones", "lookupZones", "modifyZones", "getCurrentUser")
+OPERATIONS = (
+    "modifyRecords", "lookupRecords", "queryRecords", "fetchRecordChanges", "listZones", "lookupZones", "modifyZones", "fetchZoneChanges",
+    "getCurrentUser", "discoverUserIdentities", "lookupContacts")
 EXAMPLES = 25
 SEED = 1
 
@@ -42,9 +44,16 @@ checks.unsupported_method.enabled = false
 checks.allow_header_conformance.enabled = false
 
 [[operations]]
-include-operation-id = ["lookupZones", "modifyZones"]
+include-operation-id = ["lookupZones", "modifyZones", "fetchZoneChanges", "lookupContacts"]
 # The description lists no 404 here, and a database that does not exist has no path.
 checks.status_code_conformance.enabled = false
+
+[[operations]]
+include-operation-id = "discoverUserIdentities"
+checks.status_code_conformance.enabled = false
+# GET is another operation of Apple's reference: all users.
+checks.unsupported_method.enabled = false
+checks.allow_header_conformance.enabled = false
 """
 
 

@@ -229,6 +229,56 @@ class Cases:
             for name in names(page)]
         equal(sorted(odd), sorted(["p%02d" % n for n in range(1, 23, 2)] + ["p04"]), "one type, and the tombstone")
 
+    def queries(self, _):
+        client = Client(self.server, container="iCloud.judge.queries")
+        client.make_zone("Docs")
+        for number in range(5):
+            client.write("create", "q%d" % number, {
+                **text("word%d and more" % (number % 2)), "n": {"value": number, "type": "INT64"},
+                "at": {"value": {"latitude": number, "longitude": 0}, "type": "LOCATION"}})
+
+        def found(limit=None, marker=None, **query):
+            body = {"zoneID": {"zoneName": "Docs"}, "query": {"recordType": "Note", **query}}
+            if limit:
+                body.update(resultsLimit=limit, continuationMarker=marker)
+            answer = client.raw_post("/records/query", body)
+            return [record["recordName"] for record in answer["records"]], answer.get("continuationMarker")
+
+        def where(comparator, value, type, **more):
+            return found(filterBy=[{"comparator": comparator, "fieldValue": {"value": value, "type": type}, **more}])[0]
+
+        equal(where("LESS_THAN", 2, "INT64", fieldName="n"), ["q0", "q1"], "a number")
+        equal(where("IN", [4, 1, 9], "INT64_LIST", fieldName="n"), ["q1", "q4"], "one of some")
+        equal(where("CONTAINS_ALL_TOKENS", "WORD1 more", "STRING"), ["q1", "q3"], "words")
+        here = {"latitude": 4.1, "longitude": 0}
+        equal(where("NEAR", here, "LOCATION", fieldName="at", distance=130_000), ["q3", "q4"], "a place")
+        equal(found(sortBy=[{"fieldName": "at", "relativeLocation": here}])[0], ["q4", "q3", "q2", "q1", "q0"], "by distance")
+        pages, marker = [], None
+        while not pages or marker:
+            page, marker = found(2, marker, sortBy=[{"systemFieldName": "recordName", "ascending": False}])
+            pages.append(page)
+        equal(pages, [["q4", "q3"], ["q2", "q1"], ["q0"]], "the pages")
+        refused("BAD_REQUEST", lambda: found(sortBy=[{"fieldName": "n"}, {"fieldName": "n"}]), 400)
+
+    def older_endpoints(self, _):
+        client = Client(self.server, container="iCloud.judge.older")
+        client.make_zone("Docs")
+        for number in range(5):
+            client.write("create", "o%d" % number, text("x"))
+        page = client.page(limit=3, reverse=True)
+        equal((names(page), page.moreComing), (["o4", "o3", "o2"], True), "the newest first")
+        rest = client.page(page.syncToken, limit=3, reverse=True)
+        equal((names(rest), rest.moreComing), (["o1", "o0"], False), "the rest of them")
+        answer = client.raw_post("/records/changes", {"zoneID": {"zoneName": "Docs"}, "resultsLimit": 2})
+        equal([record["recordName"] for record in answer["records"]], ["o0", "o1"], "records/changes")
+        equal(names(client.page(answer["syncToken"])), ["o2", "o3", "o4"], "its token")
+        zones = client.raw_post("/zones/changes", {})
+        equal([zone["zoneID"]["zoneName"] for zone in zones["zones"]], ["Docs"], "zones/changes")
+        equal(client.raw_post("/zones/changes", {"metaSyncToken": zones["metaSyncToken"]})["zones"], [], "the zones that changed since")
+        public = Client(self.server, scope="public")
+        refused("BAD_REQUEST", lambda: client.raw_post("/users/discover", {}), 400)
+        equal(public.raw_post("/users/lookup/email", {"users": [{"emailAddress": "a@example.com"}]}), {"users": []}, "nobody")
+
     def whole_refusals(self, _):
         client = self.client
         refused("ZONE_NOT_FOUND", lambda: client.lookup(["a"], zone_id=CKZoneIDReq(zoneName="Nowhere")), 404)
@@ -339,7 +389,7 @@ def main():
         for kind in FIELDS:
             judge.run("a field of type " + kind, lambda _, k=kind: cases.fields(k))
         for name in (
-            "zones", "edits", "several", "pages", "whole_refusals", "item_refusals", "expired", "throttled", "quota", "session",
+            "zones", "edits", "several", "pages", "queries", "older_endpoints", "whole_refusals", "item_refusals", "expired", "throttled", "quota", "session",
         ):
             judge.run(name.replace("_", " "), getattr(cases, name))
     finally:

@@ -82,18 +82,30 @@ extension CloudServer {
     json.key("zones")
     json.beginArray()
     for asked in Self.merged(message.zones) {
-      if asked.isContradictory {
-        ZoneChangesReply.Zone(
-          zoneID: asked.zone.zoneID,
-          error: WireError(.badRequest, "the zone is asked for more than once, and in different ways")
-        ).write(into: &json)
-      } else {
-        try writePage(asked.zone, message, key, &rest, to: &json)
-      }
+      let refusal: ServerRefusal? =
+        if asked.isContradictory {
+          ServerRefusal(400, WireError(.badRequest, "the zone is asked for more than once, and in different ways"))
+        } else {
+          try writePage(asked.zone, message, key, &rest, to: &json)
+        }
+      if let refusal { ZoneChangesReply.Zone(zoneID: asked.zone.zoneID, error: refusal.error).write(into: &json) }
       rest = min(rest, limits.answerBytesMax - json.bytes.count)
     }
     json.endArray()
     json.endObject()
+    return json.finish()
+  }
+
+  /// What records/changes answers: one page of one zone, or a refusal of the request.
+  func recordChangesAnswer(_ message: RecordChangesRequest, in key: DatabaseKey) throws(ServerRefusal) -> [UInt8] {
+    guard key.scope != .public else {
+      throw ServerRefusal(400, WireError(.badRequest, "endpoint not applicable in the database type"))
+    }
+    var json = JSONWriter(capacity: 4096)
+    var rest = limits.answerBytesMax
+    if let refusal = try writePage(message.zone, ZoneChangesRequest(zones: [message.zone]), key, &rest, to: &json) {
+      throw refusal
+    }
     return json.finish()
   }
 
@@ -125,8 +137,10 @@ extension CloudServer {
     var life: UInt64
     var since: UInt64
     var changes: [Change] = []
-    /// Whether the zone has more changes than these.
-    var hasMore = false
+    /// The change after these; nil if there is none.
+    var next: UInt64?
+    /// Whether the newest changes come first.
+    var isReverse = false
     /// The zone's latest event.
     var lastLSN: UInt64
     var tenures: [ServerState.Tenure]
@@ -136,32 +150,34 @@ extension CloudServer {
     var keepsStale: Bool
   }
 
+  /// Writes the page of a zone.
+  ///
+  /// - Returns: the refusal of this zone alone, if nothing was written.
   private func writePage(
     _ asked: ZoneChangesRequest.Zone, _ message: ZoneChangesRequest, _ key: DatabaseKey, _ rest: inout Int,
     to json: inout JSONWriter
-  ) throws(ServerRefusal) {
-    func refuse(_ error: WireError, to json: inout JSONWriter) {
-      ZoneChangesReply.Zone(zoneID: asked.zoneID, error: error).write(into: &json)
-    }
+  ) throws(ServerRefusal) -> ServerRefusal? {
+    func refusal(_ words: String) -> ServerRefusal { ServerRefusal(400, WireError(.badRequest, words)) }
     let isReverse = asked.reverse ?? message.reverse ?? false
     if key.scope == .shared, isReverse, asked.zoneID.ownerRecordName?.isEmpty == false {
-      return refuse(WireError(.badRequest, "Reverse sync of share db is unsupported"), to: &json)
+      return refusal("Reverse sync of share db is unsupported")
     }
     let name: String
-    do throws(ServerRefusal) { name = try zoneName(asked.zoneID, in: key) } catch {
-      return refuse(error.error, to: &json)
-    }
-    if isReverse { return refuse(WireError(.badRequest, "this server has no reverse sync"), to: &json) }
-    if name == Names.defaultZone {
-      return refuse(WireError(.badRequest, "AppDefaultZone does not support getChanges call"), to: &json)
-    }
-    let limit = min(max(asked.resultsLimit ?? message.resultsLimit ?? limits.resultsMax, 1), limits.resultsMax)
+    do throws(ServerRefusal) { name = try zoneName(asked.zoneID, in: key) } catch { return error }
+    if name == Names.defaultZone { return refusal("AppDefaultZone does not support getChanges call") }
     // Of a page for which no byte is left only its token is needed.
+    let resultsMax = rest > 0 ? limits.resultsMax : 0
+    let limit = min(max(asked.resultsLimit ?? message.resultsLimit ?? resultsMax, 1), resultsMax)
     let desired = DesiredFields(asked.desiredKeys ?? message.desiredKeys)
-    switch try part(of: name, key, from: asked.syncToken, limit: rest > 0 ? limit : 0, mayBeStale: desired.areAll) {
+    let found =
+      try isReverse
+      ? reversePart(of: name, key, from: asked.syncToken, limit: limit)
+      : part(of: name, key, from: asked.syncToken, limit: limit, mayBeStale: desired.areAll)
+    switch found {
     case .success(let part): try write(part, of: name, desired, asked, message, key, &rest, to: &json)
-    case .failure(let refusal): refuse(refusal.error, to: &json)
+    case .failure(let refusal): return refusal
     }
+    return nil
   }
 
   private func write(
@@ -176,11 +192,11 @@ extension CloudServer {
     json.key("records")
     json.beginArray()
     var end = part.since
-    var isEnd = !part.hasMore
+    var next = part.next
     for record in part.stale ?? [] { json.raw(record) }
     for change in part.changes where part.stale == nil {
       guard rest > 0 else {
-        isEnd = false
+        next = change.lsn
         break
       }
       end = change.lsn
@@ -211,14 +227,17 @@ extension CloudServer {
     }
     json.endArray()
     json.key("moreComing")
-    json.bool(part.stale != nil || !isEnd)
-    // The last page's token names the zone's latest event: a client that has everything gets the same token again.
-    let lsn = part.stale != nil ? part.since : isEnd ? max(part.lastLSN, part.since) : end
+    json.bool(part.stale != nil || next != nil)
+    // The last page's token names the zone's latest event: a client that has everything gets the same token again. One that
+    // goes back in time begins with the change that its token names.
+    let lsn =
+      part.isReverse
+      ? next ?? 0 : part.stale != nil ? part.since : next == nil ? max(part.lastLSN, part.since) : end
     json.key("syncToken")
     json.string(
       SyncToken(
-        kind: .zone, storeUUID: journal.storeUUID, life: part.life, tenure: part.tenures.tenure(of: lsn), lsn: lsn,
-        generation: part.generation
+        kind: part.isReverse ? .reverse : .zone, storeUUID: journal.storeUUID, life: part.life,
+        tenure: part.tenures.tenure(of: lsn), lsn: lsn, generation: part.generation
       ).text)
     json.key("zoneID")
     json.raw(form.zoneID)
@@ -257,9 +276,41 @@ extension CloudServer {
             lsn: change.lsn, name: change.name.text, isDeleted: zone.entries[change.name]?.isDeleted ?? true))
         next = zone.nextCurrent(from: index + 1)
       }
-      part.hasMore = next != nil
+      part.next = next.map { zone.feed[$0].lsn }
       // All of the zone, and not the page alone: a record whose newest version is not durable yet is missing at the place of
       // its last one, and stands there again if a power cut takes the newest back.
+      return (.success(part), zone.lastLSN)
+    }
+  }
+
+  /// The same, the newest changes first: from the newest one, or from that which a token names, back to the oldest. Changes
+  /// that come later are not shown to whoever has such a token.
+  private func reversePart(
+    of name: String, _ key: DatabaseKey, from text: String?, limit: Int
+  ) throws(ServerRefusal) -> Result<FeedPart, ServerRefusal> {
+    try look { core throws(ServerRefusal) -> (Result<FeedPart, ServerRefusal>, UInt64) in
+      guard let zone = core.state.zone(name, in: key) else {
+        let refusal = ServerRefusal(404, WireError(.zoneNotFound, "Zone does not exist"))
+        return (.failure(refusal), core.state.databases[key]?.deleted[name] ?? 0)
+      }
+      var first = zone.lastLSN
+      if let text, !text.isEmpty {
+        do throws(WireReason) { first = try position(text, kind: .reverse, life: zone.life, core) } catch {
+          return (.failure(ServerRefusal(400, WireError(.badRequest, error.words))), zone.createdLSN)
+        }
+      }
+      var part = FeedPart(
+        life: zone.life, since: first, lastLSN: zone.lastLSN, tenures: core.state.tenures,
+        generation: core.generation, keepsStale: false)
+      part.isReverse = true
+      for change in zone.feed[..<zone.index(after: first)].reversed() {
+        guard let entry = zone.entries[change.name], entry.lsn == change.lsn else { continue }
+        guard part.changes.count < limit else {
+          part.next = change.lsn
+          break
+        }
+        part.changes.append(FeedPart.Change(lsn: change.lsn, name: change.name.text, isDeleted: entry.isDeleted))
+      }
       return (.success(part), zone.lastLSN)
     }
   }

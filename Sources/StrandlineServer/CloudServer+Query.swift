@@ -1,8 +1,9 @@
-// Queries: the records of one type and zone that meet conditions, in an order, page by page.
+// Queries: the records of one type and zone, or of all zones, that meet conditions, in an order, page by page.
 //
 // CloudKit answers from indexes that an app declares. This server has none: it walks the zone for each page, and reads those
-// records alone whose fields the query names. A page begins behind the version that the page before ended with, wherever
-// that stands in the order now; so a record that changes between two pages may be shown twice, or not at all, as at CloudKit.
+// records alone whose fields the query names; it keeps no more of them than the page has, and gives up after a time. A page
+// begins behind the version that the page before ended with, wherever that stands in the order now; so a record that
+// changes between two pages may be shown twice, or not at all, as at CloudKit.
 
 internal import Strandline
 internal import StrandlineCloudKit
@@ -10,242 +11,113 @@ internal import StrandlineJSON
 internal import StrandlineSystem
 internal import Synchronization
 
-/// What a condition or an order of a query is about.
-private enum QueryPlace: Hashable {
-  case field(String)
-  case recordName, created, modified
-
-  /// - Throws: a refusal if the server does not know the place.
-  init(_ fieldName: String?, _ systemFieldName: String?) throws(ServerRefusal) {
-    switch (fieldName, systemFieldName) {
-    case ("___recordId", nil), ("___recordID", nil), (nil, "recordName"): self = .recordName
-    case ("___createTime", nil), (nil, "createdTimestamp"): self = .created
-    case ("___modTime", nil), (nil, "modifiedTimestamp"): self = .modified
-    case (let name?, nil) where !name.isEmpty && !name.hasPrefix("___"): self = .field(name)
-    case (let name?, nil), (nil, let name?):
-      throw .query("this server cannot query by '\(name.prefix(80))'")
-    default: throw .query("a filter or a sort has one of fieldName and systemFieldName")
-    }
-  }
-}
-
-/// A query that was checked.
-private struct CheckedQuery {
-  var type: String
-  var filters: [(place: QueryPlace, filter: RecordFilter)] = []
-  var sorts: [(place: QueryPlace, isAscending: Bool)] = []
-
-  /// The most conditions and orders. CloudKit names no limit.
-  private static let partsMax = 100
-
-  /// - Parameter zone: of the records.
-  init(_ query: QueryRequest.Query, in zone: ZoneID) throws(ServerRefusal) {
-    type = query.recordType
-    guard !type.isEmpty else { throw .query("a query names a recordType") }
-    guard query.filterBy.count <= Self.partsMax, query.sortBy.count <= Self.partsMax else {
-      throw .query("a query has at most \(Self.partsMax) filters and \(Self.partsMax) sorts here")
-    }
-    for filter in query.filterBy {
-      let place = try QueryPlace(filter.fieldName, filter.systemFieldName)
-      filters.append((place, try Self.checked(filter, place, zone)))
-    }
-    for sort in query.sortBy {
-      sorts.append((try QueryPlace(sort.fieldName, sort.systemFieldName), sort.ascending ?? true))
-    }
-  }
-
-  private static func checked(
-    _ filter: QueryRequest.Filter, _ place: QueryPlace, _ zone: ZoneID
-  ) throws(ServerRefusal) -> RecordFilter {
-    guard let comparator = RecordFilter.Comparator(rawValue: filter.comparator) else {
-      throw .query("this server does not compare by '\(filter.comparator.prefix(80))'")
-    }
-    guard let value = filter.fieldValue else { throw .query("a filter has a fieldValue") }
-    var values = [value]
-    if comparator.takesList, case .list(_, let items) = value { values = items }
-    if place == .recordName {
-      values = values.map { value in
-        if case .reference(let reference) = value { .string(reference.name) } else { value }
-      }
-    }
-    values = values.map { $0.relative(to: zone).withoutAction }
-    let checked = RecordFilter(filter.fieldName ?? "", comparator, anyOf: values)
-    if let defect = checked.defect { throw .query(defect) }
-    return checked
-  }
-
-  var places: [QueryPlace] { filters.map(\.place) + sorts.map(\.place) }
-
-  /// Whether the fields of a record have to be read to place it.
-  var readsRecords: Bool {
-    places.contains { place in
-      switch place {
-      case .field, .created: true
-      case .recordName, .modified: false
-      }
-    }
-  }
-}
-
-/// A record that the query finds, with what it is sorted by.
-private struct FoundRecord {
-  var lsn: UInt64
-  var name: String
-  var keys: [FieldValue?]
-
-  /// Whether it comes before another one. Records that are equal in all come in the order of their names.
-  func precedes(_ other: FoundRecord, _ query: CheckedQuery) -> Bool {
-    for (place, sort) in query.sorts.enumerated() {
-      let order = FieldValue.sortOrder(keys[place], other.keys[place])
-      if order != 0 { return sort.isAscending ? order < 0 : order > 0 }
-    }
-    return name.precedesByUTF8(other.name)
-  }
-}
-
-extension FieldValue {
-  /// A reference is found by its target, whatever a deletion of that does.
-  fileprivate var withoutAction: FieldValue {
-    switch self {
-    case .reference(var reference):
-      reference.action = .none
-      return .reference(reference)
-    case .list(.references, let items): return .list(.references, items.map(\.withoutAction))
-    default: return self
-    }
-  }
-}
-
-extension ServerRefusal {
-  /// The refusal of a query.
-  fileprivate static func query(_ words: String) -> ServerRefusal {
-    ServerRefusal(400, WireError(.badRequest, words))
-  }
-}
-
 extension CloudServer {
-  /// What of a zone a query looks through.
+  /// What of the zones a query looks through.
   private struct QueryPart: Sendable {
     struct Entry: Sendable {
       var lsn: UInt64
+      var zone: UInt64
       var name: String
       var modified: Int64
     }
     var entries: [Entry] = []
-    var life: UInt64 = 0
+    /// The lives of the zones, with their names.
+    var zones: [UInt64: String] = [:]
     /// The version that the page before ended with.
     var after: UInt64?
+    /// The life that a marker names: of the zone; 0 for all zones.
+    var life: UInt64 = 0
     var tenures: [ServerState.Tenure] = []
     var generation: UInt32 = 0
+    /// The zone's token, if it is asked for.
+    var token: String?
   }
 
   /// One page of the answer to a query.
   ///
-  /// - Complexity: O(n log n) in the records of the type; if the query names fields, all of them are read.
-  func queryAnswer(_ message: QueryRequest, in key: DatabaseKey) throws(ServerRefusal) -> [UInt8] {
-    if message.zoneID == nil, message.zoneWide == true {
-      throw .query("this server queries one zone at a time; name it with zoneID")
-    }
-    let name = try zoneName(message.zoneID, in: key)
-    let query = try CheckedQuery(message.query, in: ZoneID(name, scope: key.scope))
-    let part = try queryPart(query, of: name, key, after: message.continuationMarker)
-    var found: [FoundRecord] = []
-    for entry in part.entries {
-      if let record = try match(entry, query) { found.append(record) }
-    }
-    if let after = part.after {
-      let last = try lastShown(after, of: part.life, query)
-      found.removeAll { !last.precedes($0, query) }
-    }
-    found.sort { $0.precedes($1, query) }
+  /// - Parameter showsToken: whether the answer has the zone's change token too.
+  /// - Complexity: O(n log m) in the records of the type and of the page; if the query names fields, all records are read.
+  func queryAnswer(
+    _ message: QueryRequest, in key: DatabaseKey, showsToken: Bool = false
+  ) throws(ServerRefusal) -> [UInt8] {
+    // A zone that is named counts, as at CloudKit.
+    let name = message.zoneID == nil && message.zoneWide == true ? nil : try zoneName(message.zoneID, in: key)
+    if showsToken { try checkHasToken(name ?? Names.defaultZone) }
+    let query = try CheckedQuery(message.query, in: name.map { ZoneID($0, scope: key.scope) })
+    let part = try queryPart(query, of: name, key, after: message.continuationMarker, showsToken)
     let limit = min(max(message.resultsLimit ?? limits.resultsMax, 1), limits.resultsMax)
-    let form = AnswerForm(wireZone(name, key), own: ZoneID(name, owner: key.user, scope: key.scope))
-    return try write(found, limit, part, message, form)
+    let reader = QueryReader(self, query)
+    var last: FoundRecord?
+    if let after = part.after { last = try lastShown(after, of: part, reader) }
+    // One more than the page, which says that there is another.
+    var first = FirstRecords(limit + 1, query)
+    for entry in part.entries {
+      guard let record = try reader.found(entry.lsn, entry.zone, entry.name, entry.modified) else { continue }
+      if let last, !last.precedes(record, query) { continue }
+      first.insert(record)
+    }
+    return try write(first.sorted, limit, part, message, key)
   }
 
   private func queryPart(
-    _ query: CheckedQuery, of name: String, _ key: DatabaseKey, after marker: String?
+    _ query: CheckedQuery, of name: String?, _ key: DatabaseKey, after marker: String?, _ showsToken: Bool
   ) throws(ServerRefusal) -> QueryPart {
     try look { core throws(ServerRefusal) -> (QueryPart, UInt64) in
-      let zone = core.state.zone(name, in: key)
-      guard zone != nil || name == Names.defaultZone else {
-        throw ServerRefusal(404, WireError(.zoneNotFound, "Zone does not exist"))
+      var zones: [ZoneState] = []
+      if let name {
+        guard core.state.zone(name, in: key) != nil || name == Names.defaultZone else {
+          throw ServerRefusal(404, WireError(.zoneNotFound, "Zone does not exist"))
+        }
+        if let zone = core.state.zone(name, in: key) { zones.append(zone) }
+      } else {
+        zones = (core.state.databases[key]?.zones ?? [:]).values.compactMap { core.state.zones[$0] }
       }
       var part = QueryPart(tenures: core.state.tenures, generation: core.generation)
-      part.life = zone?.life ?? 0
-      for (name, entry) in zone?.entries ?? [:]
-      where !entry.isDeleted && entry.type.equalsUTF8(query.type) {
-        part.entries.append(.init(lsn: entry.lsn, name: name.text, modified: entry.modified))
+      if name != nil { part.life = zones.first?.life ?? 0 }
+      for zone in zones {
+        part.zones[zone.life] = zone.name
+        for (name, entry) in zone.entries where !entry.isDeleted && entry.type.equalsUTF8(query.type) {
+          part.entries.append(
+            .init(lsn: entry.lsn, zone: zone.life, name: name.text, modified: entry.modified))
+        }
       }
       let schema = core.state.schemas[Schema.Key(key)]
       guard !part.entries.isEmpty || schema?.knows(query.type) == true else {
         throw ServerRefusal(404, WireError(.notFound, "Did not find record type: \(query.type.prefix(255))"))
       }
-      for case .field(let field) in query.places where schema?.kind(of: field, in: query.type)?.isQueryable != true {
-        throw .query("Field '\(field.prefix(255))' is not marked queryable")
-      }
+      try query.check(schema)
       if let marker, !marker.isEmpty {
         do throws(WireReason) {
           part.after = try position(marker, kind: .query, life: part.life, core)
         } catch { throw .query(error.words) }
       }
-      return (part, zone?.lastLSN ?? 0)
-    }
-  }
-
-  /// A record with what it is sorted by; nil if it does not meet the conditions.
-  private func match(_ entry: QueryPart.Entry, _ query: CheckedQuery) throws(ServerRefusal) -> FoundRecord? {
-    let record = query.readsRecords ? try read(entry.lsn) : nil
-    do throws(ByteReaderError) {
-      for (place, filter) in query.filters where try !filter.matches(value(place, entry, record)) { return nil }
-      var keys: [FieldValue?] = []
-      for sort in query.sorts { keys.append(try value(sort.place, entry, record)) }
-      return FoundRecord(lsn: entry.lsn, name: entry.name, keys: keys)
-    } catch {
-      throw ServerRefusal(500, WireError(.internalError, "event \(entry.lsn) of the journal: \(error)"))
-    }
-  }
-
-  private func value(
-    _ place: QueryPlace, _ entry: QueryPart.Entry, _ record: RecordBytes?
-  ) throws(ByteReaderError) -> FieldValue? {
-    switch place {
-    case .recordName: return .string(entry.name)
-    case .modified: return .date(milliseconds: entry.modified)
-    case .created:
-      return try record.map { (record) throws(ByteReaderError) in
-        .date(milliseconds: try record.milliseconds(record.created))
-      }
-    case .field(let name):
-      guard let record, let field = record.fields.first(where: { record.body.order($0.name, of: name) == 0 }) else {
-        return nil
-      }
-      return try record.value(field)?.withoutAction
+      if showsToken, let zone = zones.first { part.token = token(zone, zone.lastLSN, core) }
+      return (part, zones.map(\.lastLSN).max() ?? 0)
     }
   }
 
   /// The record that the page before ended with, as it was then.
   private func lastShown(
-    _ lsn: UInt64, of life: UInt64, _ query: CheckedQuery
+    _ lsn: UInt64, of part: QueryPart, _ reader: QueryReader
   ) throws(ServerRefusal) -> FoundRecord {
     // The event may be one that no marker of this server names: its checksum is no secret.
     do {
       let record = try RecordBytes(try journal.read(lsn))
-      guard record.zone == life else { throw SyncToken.invalidFormat }
-      let entry = QueryPart.Entry(
-        lsn: lsn, name: record.text(record.name), modified: try record.milliseconds(record.modified))
-      var keys: [FieldValue?] = []
-      for sort in query.sorts { keys.append(try value(sort.place, entry, record)) }
-      return FoundRecord(lsn: lsn, name: entry.name, keys: keys)
+      guard part.zones[record.zone] != nil else { throw SyncToken.invalidFormat }
+      return try reader.placed(
+        lsn, record.zone, record.text(record.name), try record.milliseconds(record.modified), record)
     } catch {
       throw .query(SyncToken.invalidFormat.words)
     }
   }
 
   private func write(
-    _ found: [FoundRecord], _ limit: Int, _ part: QueryPart, _ message: QueryRequest, _ form: AnswerForm
+    _ found: [FoundRecord], _ limit: Int, _ part: QueryPart, _ message: QueryRequest, _ key: DatabaseKey
   ) throws(ServerRefusal) -> [UInt8] {
     let desired = DesiredFields(message.desiredKeys)
+    let forms = part.zones.mapValues { name in
+      AnswerForm(wireZone(name, key), own: ZoneID(name, owner: key.user, scope: key.scope))
+    }
     var json = JSONWriter(capacity: 4096)
     json.beginObject()
     json.key("records")
@@ -254,7 +126,7 @@ extension CloudServer {
     for one in found.prefix(limit) where json.bytes.count < limits.answerBytesMax || shown == 0 {
       let record = try read(one.lsn)
       do throws(ByteReaderError) {
-        try form.write(
+        try forms[one.zone]?.write(
           record, desired: desired, numbersAsStrings: message.numbersAsStrings ?? false, to: &json)
       } catch {
         throw ServerRefusal(500, WireError(.internalError, "event \(one.lsn) of the journal: \(error)"))
@@ -271,7 +143,96 @@ extension CloudServer {
           generation: part.generation
         ).text)
     }
+    if let token = part.token {
+      json.key("syncToken")
+      json.string(token)
+    }
     json.endObject()
     return json.finish()
+  }
+}
+
+/// Reads of records what a query is about, for as long as a query may take.
+private struct QueryReader {
+  private let server: CloudServer
+  private let query: CheckedQuery
+  private let deadline: UInt64
+
+  init(_ server: CloudServer, _ query: CheckedQuery) {
+    self.server = server
+    self.query = query
+    deadline = server.environment.clock.monotonicNanoseconds() &+ UInt64(server.limits.queryMillisecondsMax) * 1_000_000
+  }
+
+  /// A record with what it is sorted by; nil if it does not meet the conditions.
+  func found(
+    _ lsn: UInt64, _ zone: UInt64, _ name: String, _ modified: Int64
+  ) throws(ServerRefusal) -> FoundRecord? {
+    let record = query.readsRecords ? try server.read(lsn) : nil
+    for condition in query.conditions {
+      guard condition.matches(try read(condition.place, lsn, name, modified, record)) else { return nil }
+    }
+    return try placed(lsn, zone, name, modified, record)
+  }
+
+  /// A record with what it is sorted by.
+  func placed(
+    _ lsn: UInt64, _ zone: UInt64, _ name: String, _ modified: Int64, _ record: RecordBytes?
+  ) throws(ServerRefusal) -> FoundRecord {
+    try checkTime()
+    var keys: [FieldValue?] = []
+    for order in query.orders { keys.append(order.key(try read(order.place, lsn, name, modified, record))) }
+    return FoundRecord(lsn: lsn, zone: zone, name: name, keys: keys)
+  }
+
+  private func read(
+    _ place: QueryPlace, _ lsn: UInt64, _ name: String, _ modified: Int64, _ record: RecordBytes?
+  ) throws(ServerRefusal) -> FieldValue? {
+    try checkTime()
+    do throws(ByteReaderError) { return try value(place, name, modified, record) } catch {
+      throw ServerRefusal(500, WireError(.internalError, "event \(lsn) of the journal: \(error)"))
+    }
+  }
+
+  /// - Throws: a refusal if the query has taken too long: its client may have gone long ago.
+  private func checkTime() throws(ServerRefusal) {
+    guard server.environment.clock.monotonicNanoseconds() > deadline else { return }
+    throw ServerRefusal(
+      503,
+      WireError(
+        .tryAgainLater,
+        "the query takes more than \(server.limits.queryMillisecondsMax) ms here, which has no indexes; ask for less"))
+  }
+
+  private func value(
+    _ place: QueryPlace, _ name: String, _ modified: Int64, _ record: RecordBytes?
+  ) throws(ByteReaderError) -> FieldValue? {
+    switch place {
+    case .recordName: return .string(name)
+    case .modified: return .date(milliseconds: modified)
+    case .share: return nil
+    default: break
+    }
+    guard let record else { return nil }
+    switch place {
+    case .created: return .date(milliseconds: try record.milliseconds(record.created))
+    case .creator: return .string(try record.user(record.created))
+    case .modifier: return .string(try record.user(record.modified))
+    case .parent: return record.parent.map { .string(record.text($0)) }
+    case .field(let name):
+      guard let field = record.field(named: name) else { return nil }
+      return try record.value(field)?.withoutAction
+    case .allText:
+      var texts: [FieldValue] = []
+      for field in record.fields {
+        switch try record.value(field) {
+        case .string(let text)?: texts.append(.string(text))
+        case .list(.strings, let items)?: texts += items
+        default: break
+        }
+      }
+      return .list(.strings, texts)
+    case .recordName, .modified, .share: return nil
+    }
   }
 }

@@ -2,6 +2,7 @@
 
 internal import Strandline
 package import StrandlineCloudKit
+internal import StrandlineJSON
 internal import StrandlineSystem
 internal import Synchronization
 
@@ -127,6 +128,25 @@ extension CloudServer {
       return "a zone's name has 1 to \(limits.nameCharactersMax) characters"
     }
     return name.hasPrefix("_") ? "zone names that begin with '_' are reserved" : nil
+  }
+
+  /// What zones/changes answers: the same as changes/database, with another name for the token.
+  func zonesChangesAnswer(_ message: ZonesChangesRequest, in key: DatabaseKey) throws(ServerRefusal) -> [UInt8] {
+    let reply = try databaseChanges(
+      DatabaseChangesRequest(syncToken: message.metaSyncToken, resultsLimit: message.resultsLimit), in: key)
+    var json = JSONWriter(capacity: 1024)
+    json.beginObject()
+    json.key("metaSyncToken")
+    json.string(reply.syncToken)
+    json.key("moreComing")
+    json.bool(reply.moreComing ?? false)
+    // As Apple's reference spells it.
+    json.key("syncToken")
+    json.string(reply.syncToken)
+    json.key("zones")
+    reply.zones.write(into: &json)
+    json.endObject()
+    return json.finish()
   }
 
   /// The zones that changed since a token, in the order of their latest change.

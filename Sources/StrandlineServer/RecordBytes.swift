@@ -39,6 +39,8 @@ struct FieldKind: Hashable, Sendable {
       && plain != (rawValue & Self.list != 0 ? FieldValue.ListKind.assets.rawValue : ValueTag.asset.rawValue)
   }
 
+  var isLocation: Bool { rawValue == ValueTag.location.rawValue }
+
   /// Whether a value of this kind fixes that of its field.
   var fixesField: Bool { rawValue != Self.unknownList }
 
@@ -159,6 +161,19 @@ struct RecordBytes: Sendable {
     return try reader.zigzag()
   }
 
+  /// Who made a touch.
+  func user(_ touch: Range<Int>) throws(ByteReaderError) -> String {
+    var reader = ByteReader(body, touch)
+    _ = try reader.zigzag()
+    return try reader.string()
+  }
+
+  /// - Complexity: O(log n) in the fields.
+  func field(named name: String) -> Field? {
+    let place = fields.partitioningIndex { body.order($0.name, of: name) >= 0 }
+    return place < fields.count && body.order(fields[place].name, of: name) == 0 ? fields[place] : nil
+  }
+
   /// A field's value.
   func value(_ field: Field) throws(ByteReaderError) -> FieldValue? {
     var reader = ByteReader(body, field.value)
@@ -247,6 +262,10 @@ struct AnswerForm: Sendable {
       write("recordName", parent, of: record, to: &json)
       json.endObject()
     }
+    // The live service shows them in each record. Nothing is known that would be in them.
+    json.key("pluginFields")
+    json.beginObject()
+    json.endObject()
     write("recordChangeTag", record.tag, of: record, to: &json)
     write("recordName", record.name, of: record, to: &json)
     write("recordType", record.type, of: record, to: &json)

@@ -21,19 +21,34 @@ extension CloudServer {
     case recordsModify = "records/modify"
     case recordsLookup = "records/lookup"
     case recordsQuery = "records/query"
+    case recordsChanges = "records/changes"
     case changesZone = "changes/zone"
     case changesDatabase = "changes/database"
     case zonesList = "zones/list"
     case zonesLookup = "zones/lookup"
     case zonesModify = "zones/modify"
+    case zonesChanges = "zones/changes"
     case usersCaller = "users/caller"
     case usersCurrent = "users/current"
+    case usersDiscover = "users/discover"
+    case usersByEmail = "users/lookup/email"
+    case usersByName = "users/lookup/id"
+    case usersOfContacts = "users/lookup/contacts"
+
+    /// Whether it needs no user in the public database.
+    var isPublicReading: Bool {
+      switch self {
+      case .recordsLookup, .recordsQuery, .zonesList, .zonesLookup: true
+      default: false
+      }
+    }
 
     /// CloudKit expects GET for requests without a body; the live service was seen to accept POST for zones/list too.
     var methods: [String] {
       switch self {
       case .zonesList: ["GET", "HEAD", "POST"]
       case .usersCaller, .usersCurrent: ["GET", "HEAD"]
+      case .usersDiscover: ["GET", "HEAD", "POST"]
       default: ["POST"]
       }
     }
@@ -68,9 +83,10 @@ extension CloudServer {
         throw ServerRefusal(405, WireError(.badRequest, "this endpoint does not accept \(request.method)"))
       }
       try checkAPIToken(request)
+      try checkSignature(request)
       try throttle(&headers)
       var key = route.key
-      let user = try user(request, &headers)
+      let user = try user(request, route, &headers)
       if key.scope != .public { key.user = user }
       let body = try reply(route.endpoint, request, key, user)
       if route.endpoint == .recordsModify, let number = countDownToDrop() {
@@ -103,9 +119,9 @@ extension CloudServer {
 
   private func route(_ path: String) throws(ServerRefusal) -> Route? {
     let parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).map { Substring($0) }
-    guard parts.count == 8, parts[0].isEmpty, parts[1] == "database", parts[2] == "1",
+    guard (8...9).contains(parts.count), parts[0].isEmpty, parts[1] == "database", parts[2] == "1",
       let container = PercentEncoding.decode(parts[3]), let environment = PercentEncoding.decode(parts[4]),
-      let endpoint = Endpoint(rawValue: "\(parts[6])/\(parts[7])")
+      let endpoint = Endpoint(rawValue: parts[6...].joined(separator: "/"))
     else { return nil }
     let scope: DatabaseScope
     switch parts[5] {
@@ -159,6 +175,16 @@ extension CloudServer {
     }
   }
 
+  /// Refuses a request that is signed with a server-to-server key. Such a request acts for the key's owner; answered for
+  /// somebody else it would seem to work.
+  private func checkSignature(_ request: HTTPRequest) throws(ServerRefusal) {
+    guard request.headers["x-apple-cloudkit-request-keyid"] != nil else { return }
+    throw ServerRefusal(
+      401,
+      WireError(
+        .authenticationFailed, "this server has no server-to-server keys; send a ckAPIToken and a ckWebAuthToken"))
+  }
+
   private func signInPage(_ request: HTTPRequest, _ headers: HTTPHeaders) throws(ServerRefusal) -> HTTPResponse {
     let user = try parameter("user", request) ?? CloudServer.defaultUser
     guard !user.isEmpty, user.utf8.count <= 255 else {
@@ -172,9 +198,13 @@ extension CloudServer {
     return HTTPResponse(status: 200, headers: headers, body: json.finish())
   }
 
-  /// The user of a request. With `requireSession` it also sets the header with the next token, for any answer.
-  private func user(_ request: HTTPRequest, _ headers: inout HTTPHeaders) throws(ServerRefusal) -> String {
+  /// The user of a request. With `requireSession` it also sets the header with the next token, for any answer. The public
+  /// database is read by anybody who has an API token.
+  private func user(
+    _ request: HTTPRequest, _ route: Route, _ headers: inout HTTPHeaders
+  ) throws(ServerRefusal) -> String {
     let token = try parameter("ckWebAuthToken", request)
+    if token == nil, route.key.scope == .public, route.endpoint.isPublicReading { return CloudServer.defaultUser }
     let used: (required: Bool, user: String?, next: String?) = front.withLock { front in
       guard front.faults.requireSession else {
         return (false, token.flatMap { front.sessions.user(of: $0, storeUUID: journal.storeUUID) }, nil)
@@ -229,21 +259,36 @@ extension CloudServer {
       return try modifyAnswer(try message(request), in: key, showsToken: try asksForToken(request))
     case .recordsLookup:
       return try lookupAnswer(try message(request), in: key, showsToken: try asksForToken(request))
-    case .recordsQuery: return try queryAnswer(try message(request), in: key)
+    case .recordsQuery:
+      return try queryAnswer(try message(request), in: key, showsToken: try asksForToken(request))
     case .changesZone: return try zoneChangesAnswer(try message(request), in: key)
     case .changesDatabase: return WireJSON.encode(try databaseChanges(try message(request), in: key))
     case .zonesList: return WireJSON.encode(try listZones(in: key))
     case .zonesLookup:
       return WireJSON.encode(try lookupZones((try message(request) as ZonesLookupRequest).zones, in: key))
     case .zonesModify: return WireJSON.encode(try modifyZones(try message(request), in: key))
-    case .usersCaller, .usersCurrent:
+    case .recordsChanges: return try recordChangesAnswer(try message(request), in: key)
+    case .zonesChanges: return try zonesChangesAnswer(try message(request), in: key)
+    case .usersCaller, .usersCurrent, .usersDiscover, .usersByEmail, .usersByName, .usersOfContacts:
       guard key.scope == .public else {
         throw ServerRefusal(400, WireError(.badRequest, "endpoint not applicable in the database type"))
       }
-      return endpoint == .usersCaller
-        // The reference shows a list; some clients read the bare object. Each passes over the other's key.
-        ? WireJSON.encode(UserReply(users: [.init(userRecordName: user)], userRecordName: user))
-        : WireJSON.encode(UserReply(users: nil, userRecordName: user))
+      return try userReply(endpoint, request, key, user)
+    }
+  }
+
+  private func userReply(
+    _ endpoint: Endpoint, _ request: HTTPRequest, _ key: DatabaseKey, _ user: String
+  ) throws(ServerRefusal) -> [UInt8] {
+    switch endpoint {
+    // The reference shows a list; some clients read the bare object. Each passes over the other's key.
+    case .usersCaller: return WireJSON.encode(UserReply(users: [.init(userRecordName: user)], userRecordName: user))
+    case .usersDiscover where request.method != "POST": return try usersAnswer(nil, of: user, in: key)
+    // Who is in a person's contacts, only that person's devices know.
+    case .usersOfContacts: return try usersAnswer([], of: user, in: key)
+    case .usersDiscover, .usersByEmail, .usersByName:
+      return try usersAnswer((try message(request) as UsersRequest).users, of: user, in: key)
+    default: return WireJSON.encode(UserReply(users: nil, userRecordName: user))
     }
   }
 

@@ -15,6 +15,8 @@ struct SyncToken: Hashable, Sendable {
     case database = 0xA2
     /// A place in the answer to a query: the version that was shown last.
     case query = 0xA3
+    /// The next change of a zone to be shown to a reader that goes back in time; 0 at the end.
+    case reverse = 0xA4
   }
   var kind: Kind
   var storeUUID: [UInt8]

@@ -3,6 +3,7 @@
 // bytes written by hand over a real loopback socket, as browsers send them.
 
 import Strandline
+import StrandlineCloudKit
 import StrandlineServer
 import StrandlineSystem
 import Testing
@@ -167,6 +168,43 @@ import Testing
   }
 
   // MARK: Tokens
+
+  @Test func `with sessions required, the public database is read without one, and changed with one`() async throws {
+    var faults = ServerFaults()
+    faults.requireSession = true
+    let server = CloudServer.still(faults: faults)
+    let query = #"{"query":{"recordType":"Note"}}"#
+    let create = #"{"operations":[{"operationType":"create","record":{"recordName":"n","recordType":"Note"}}]}"#
+    #expect(try server.post("records/modify", create, scope: "public").status == 421)
+    func session() throws -> String {
+      "ckWebAuthToken=" + server.signIn().flatMap { ["+": "%2B", "/": "%2F", "=": "%3D"][$0] ?? String($0) }
+    }
+    #expect(try server.post("records/modify", create, scope: "public", query: session()).status == 200)
+    let found = try server.post("records/query", query, scope: "public")
+    #expect(found.status == 200 && found.body.contains(#""recordName":"n""#), "\(found.body)")
+    #expect(try server.post("records/lookup", #"{"records":[{"recordName":"n"}]}"#, scope: "public").status == 200)
+    // Who asks for a user, or for what only a user has, has to be one.
+    #expect(try server.post("records/lookup", #"{"records":[{"recordName":"n"}]}"#).status == 421)
+    let caller = HTTPRequest(
+      method: "GET", origin: "http://127.0.0.1:1", path: "/database/1/iCloud.test/development/public/users/caller")
+    guard case .respond(let answer) = server.answer(caller) else { return }
+    #expect(answer.status == 421)
+    // A session that is no more valid is refused, though none was needed.
+    let old = try server.post("records/query", query, scope: "public", query: "ckWebAuthToken=1__AAAA")
+    #expect(old.status == 421)
+  }
+
+  @Test func `a request that is signed with a server's key is refused by name`() throws {
+    let server = CloudServer.still()
+    var request = HTTPRequest(
+      origin: "http://127.0.0.1:1", path: "/database/1/iCloud.test/development/public/records/lookup",
+      body: Array(#"{"records":[]}"#.utf8))
+    request.headers.append("X-Apple-CloudKit-Request-KeyID", String(repeating: "a", count: 64))
+    guard case .respond(let answer) = server.answer(request) else { return }
+    let body = String(decoding: answer.body, as: UTF8.self)
+    #expect(
+      answer.status == 401 && body.contains("AUTHENTICATION_FAILED") && body.contains("server-to-server"), "\(body)")
+  }
 
   @Test func `with a list of API tokens, a request needs one of them`() throws {
     let raw = try Raw()

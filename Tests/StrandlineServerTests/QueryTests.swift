@@ -5,6 +5,7 @@ import Strandline
 import StrandlineCloudKit
 import StrandlineServer
 import StrandlineSystem
+import Synchronization
 import Testing
 
 @Suite(.timeLimit(.minutes(30)))
@@ -120,6 +121,7 @@ struct QueryTests {
     let server = try await Self.server()
     func query(_ parts: String) -> String { #"{\#(Self.zone),"query":{"recordType":"Note"\#(parts)}}"# }
     let value = #""fieldValue":{"value":"t"}"#
+    let place = #""fieldValue":{"value":{"latitude":1,"longitude":1},"type":"LOCATION"}"#
     let list = #"{"value":[],"type":"STRING_LIST"}"#
     let many = Array(repeating: #"{"fieldName":"title","comparator":"EQUALS",\#(value)}"#, count: 101)
       .joined(separator: ",")
@@ -129,13 +131,16 @@ struct QueryTests {
       (#"{\#(Self.zone),"query":{"recordType":""}}"#, "recordType"),
       (#"{\#(Self.zone),"query":{"recordType":"None"}}"#, "Did not find record type: None"),
       (#"{"zoneID":{"zoneName":"Gone"},"query":{"recordType":"Note"}}"#, "ZONE_NOT_FOUND"),
-      (#"{"zoneWide":true,"query":{"recordType":"Note"}}"#, "one zone at a time"),
       (query(#","sortBy":[{"fieldName":"none"}]"#), "'none' is not marked queryable"),
       (query(#","sortBy":[{}]"#), "fieldName"),
-      (query(#","sortBy":[{"fieldName":"___modifiedBy"}]"#), "___modifiedBy"),
-      (query(#","sortBy":[{"systemFieldName":"share"}]"#), "share"),
+      (query(#","sortBy":[{"fieldName":"___other"}]"#), "___other"),
+      (query(#","sortBy":[{"systemFieldName":"other"}]"#), "other"),
       (query(#","filterBy":[{"fieldName":"title",\#(value)}]"#), "comparator"),
       (query(#","filterBy":[{"fieldName":"title","comparator":"NEAR",\#(value)}]"#), "NEAR"),
+      (query(#","filterBy":[{"fieldName":"title","comparator":"NEAR",\#(place)}]"#), "distance"),
+      (query(#","filterBy":[{"fieldName":"title","comparator":"LIKE",\#(value)}]"#), "LIKE"),
+      (query(#","filterBy":[{"comparator":"EQUALS",\#(value)}]"#), "fieldName"),
+      (query(#","filterBy":[{"comparator":"CONTAINS_ANY_TOKENS","fieldValue":{"value":" -"}}]"#), "words"),
       (query(#","filterBy":[{"fieldName":"title","comparator":"EQUALS"}]"#), "fieldValue"),
       (query(#","filterBy":[{"fieldName":"title","comparator":"EQUALS","fieldValue":\#(list)}]"#), "list"),
       (query(#","filterBy":[\#(many)]"#), "at most 100"),
@@ -153,6 +158,184 @@ struct QueryTests {
     await #expect(throws: CloudError.self) {
       try await server.client().zoneChanges(in: notes, since: ChangeToken(rawValue: marker), limit: 2)
     }
+  }
+
+  @Test func `an order names each field once, and few of them`() async throws {
+    let server = try await Self.server()
+    func sorted(_ fields: [String]) -> String {
+      let sorts = fields.map { #"{"fieldName":"\#($0)"}"# }.joined(separator: ",")
+      return #"{\#(Self.zone),"query":{"recordType":"Note","sortBy":[\#(sorts)]}}"#
+    }
+    #expect(try refusal(server, sorted(["title", "rank", "title"])).contains("'title' twice"))
+    #expect(try refusal(server, sorted((0..<17).map { "f\($0)" })).contains("at most 16 sorts"))
+  }
+
+  /// The old cost was the product: 3,000 values with 20,000 items of each of 20 records.
+  @Test(.timeLimit(.minutes(1))) func `lists are compared at the cost of their sum`() async throws {
+    let server = CloudServer.still()
+    let client = server.client()
+    try await client.createZone(notes)
+    let items = FieldValue.list(.int64s, (0..<20_000).map { .int64($0) })
+    for number in 0..<20 { try await client.note("n\(number)", ["all": items, "one": .int64(Int64(number))]) }
+    func query(_ field: String, _ comparator: String, _ values: [Int]) -> String {
+      let value = #"{"value":[\#(values.map(String.init).joined(separator: ","))],"type":"INT64_LIST"}"#
+      return #","filterBy":[{"fieldName":"\#(field)","comparator":"\#(comparator)","fieldValue":\#(value)}]"#
+    }
+    let none = (0..<3_000).map { -1 - $0 }
+    #expect(try names(server, query("all", "LIST_CONTAINS_ANY", none)) == [])
+    #expect(try names(server, query("all", "NOT_LIST_CONTAINS_ANY", none)).count == 20)
+    #expect(try names(server, query("all", "LIST_CONTAINS_ALL", Array(0..<3_000))).count == 20)
+    #expect(try names(server, query("all", "NOT_LIST_CONTAINS_ALL", Array(0..<3_000))).count == 0)
+    #expect(try names(server, query("all", "LIST_CONTAINS_ANY", none + [19_999])).count == 20)
+    #expect(try names(server, query("one", "IN", none + [7])) == ["n7"])
+    #expect(try names(server, query("one", "NOT_IN", none + [7])).count == 19)
+  }
+
+  @Test func `a query that takes too long ends`() async throws {
+    let clock = PacedClock()
+    let server = CloudServer(
+      inMemory: SystemEnvironment(fileSystem: POSIXFileSystem(), clock: clock, random: SeededRandom(seed: 7)))
+    let client = server.client()
+    try await client.createZone(notes)
+    for number in 0..<50 { try await client.note("n\(number)") }
+    #expect(try names(server, #","sortBy":[{"fieldName":"title"}]"#).count == 50)
+    // From here on each look at the clock shows a second more.
+    clock.pace.withLock { $0 = 1_000_000_000 }
+    let body = #"{\#(Self.zone),"query":{"recordType":"Note","sortBy":[{"fieldName":"title"}]}}"#
+    let answer = try server.post("records/query", body)
+    #expect(answer.status == 503 && answer.body.contains("TRY_AGAIN_LATER"), "\(answer.body)")
+    #expect(answer.body.contains("takes more than"), "\(answer.body)")
+  }
+
+  @Test func `an order by distance begins with the nearest, and records without a place come last`() async throws {
+    let server = CloudServer.still()
+    let client = server.client()
+    try await client.createZone(notes)
+    for (name, place) in [
+      ("paris", (48.85, 2.35)), ("rome", (41.9, 12.5)), ("oslo", (59.9, 10.75)), ("fiji", (-17.8, 178)),
+    ] {
+      try await client.note(name, ["at": .location(Location(latitude: place.0, longitude: place.1))])
+    }
+    try await client.note("nowhere", ["title": "t"])
+    func order(_ latitude: Double, _ longitude: Double, _ more: String = "") throws -> [String] {
+      let place = #"{"latitude":\#(latitude),"longitude":\#(longitude)}"#
+      return try names(server, #","sortBy":[{"fieldName":"at","relativeLocation":\#(place)\#(more)}]"#)
+    }
+    #expect(try order(41.9, 12.5) == ["rome", "paris", "oslo", "fiji", "nowhere"])
+    #expect(try order(59.9, 10.75, #","ascending":true"#) == ["oslo", "paris", "rome", "fiji", "nowhere"])
+    #expect(try order(59.9, 10.75, #","ascending":false"#) == ["fiji", "rome", "paris", "oslo", "nowhere"])
+    // Over the date line.
+    #expect(try order(-17, -179).first == "fiji")
+    let wrong =
+      #"{\#(Self.zone),"query":{"recordType":"Note","sortBy":[{"fieldName":"title","relativeLocation":{"latitude":1,"longitude":1}}]}}"#
+    #expect(try refusal(server, wrong).contains("LOCATION"))
+    let far =
+      #"{\#(Self.zone),"query":{"recordType":"Note","sortBy":[{"fieldName":"at","relativeLocation":{"latitude":91,"longitude":1}}]}}"#
+    #expect(try refusal(server, far).contains("latitude"))
+  }
+
+  @Test func `NEAR finds what is within so many metres`() async throws {
+    let server = CloudServer.still()
+    let client = server.client()
+    try await client.createZone(notes)
+    for (name, place) in [("paris", (48.85, 2.35)), ("versailles", (48.8, 2.13)), ("rome", (41.9, 12.5))] {
+      try await client.note(name, ["at": .location(Location(latitude: place.0, longitude: place.1))])
+    }
+    try await client.note("nowhere", ["title": "t"])
+    func near(_ metres: Double) throws -> [String] {
+      let value = #""fieldValue":{"value":{"latitude":48.85,"longitude":2.35},"type":"LOCATION"}"#
+      return try names(
+        server, #","filterBy":{"fieldName":"at","comparator":"NEAR","distance":\#(metres),\#(value)}"#)
+    }
+    #expect(try near(0) == ["paris"])
+    #expect(try near(17_100) == ["paris", "versailles"])
+    // 1,106 km from Paris to Rome.
+    #expect(try near(1_100_000) == ["paris", "versailles"])
+    #expect(try near(1_115_000) == ["paris", "rome", "versailles"])
+  }
+
+  @Test func `a search for words looks through one field or all, whatever their letters`() async throws {
+    let server = CloudServer.still()
+    let client = server.client()
+    try await client.createZone(notes)
+    try await client.note("a", ["title": "Milk, and bread", "body": "from the shop", "count": .int64(3)])
+    try await client.note("b", ["title": "MILK", "body": "the cow's", "tags": .list(.strings, ["Bread", "shop now"])])
+    try await client.note("c", ["title": "milkshake"])
+    func search(_ comparator: String, _ words: String, _ field: String? = nil) throws -> [String] {
+      let place = field.map { #""fieldName":"\#($0)","# } ?? ""
+      return try names(
+        server, #","filterBy":{\#(place)"comparator":"\#(comparator)","fieldValue":{"value":"\#(words)"}}"#)
+    }
+    #expect(try search("CONTAINS_ALL_TOKENS", "milk") == ["a", "b"])
+    #expect(try search("CONTAINS_ALL_TOKENS", "Bread milk") == ["a", "b"])
+    #expect(try search("CONTAINS_ALL_TOKENS", "bread milk", "title") == ["a"])
+    #expect(try search("CONTAINS_ANY_TOKENS", "bread milk", "title") == ["a", "b"])
+    #expect(try search("CONTAINS_ANY_TOKENS", "now, cow", "tags") == ["b"])
+    #expect(try search("CONTAINS_ANY_TOKENS", "3") == [])
+  }
+
+  @Test func `who made a record, and its parent, can be asked for`() async throws {
+    let server = try await Self.server()
+    let client = server.client()
+    var child = CloudOperation(.create, name: "child", type: "Note", fields: ["title": "t"])
+    child.parent = "n0"
+    _ = try await client.one(child)
+    func filter(_ place: String, _ comparator: String, _ value: String) -> String {
+      #","filterBy":{\#(place),"comparator":"\#(comparator)","fieldValue":{"value":\#(value)}}"#
+    }
+    let all = ["child", "n0", "n1", "n2", "n3", "n4"]
+    let user = CloudServer.defaultUser
+    for (query, expected) in [
+      (filter(#""systemFieldName":"createdUserRecordName""#, "EQUALS", #"{"recordName":"\#(user)"}"#), all),
+      (filter(#""fieldName":"___modifiedBy""#, "EQUALS", #""\#(user)""#), all),
+      (filter(#""systemFieldName":"modifiedUserRecordName""#, "NOT_EQUALS", #""\#(user)""#), []),
+      (filter(#""systemFieldName":"parent""#, "EQUALS", #"{"recordName":"n0"}"#), ["child"]),
+      (filter(#""systemFieldName":"share""#, "EQUALS", #"{"recordName":"n0"}"#), []),
+      (#","sortBy":[{"systemFieldName":"parent","ascending":false}]"#, ["child", "n0", "n1", "n2", "n3", "n4"]),
+    ] {
+      #expect(try names(server, query) == expected, "\(query)")
+    }
+  }
+
+  @Test func `zoneWide asks all zones of a database, page by page`() async throws {
+    let server = try await Self.server()
+    let client = server.client()
+    try await client.createZone(ZoneID("More"))
+    for zone in [ZoneID("More"), ZoneID(Names.defaultZone)] {
+      for name in ["n0", "m"] {
+        _ = try await client.one(CloudOperation(.create, name: name, type: "Note", fields: ["title": "t"]), in: zone)
+      }
+    }
+    var found: [String] = []
+    var marker = "null"
+    for _ in 0..<9 {
+      let body = #"{"zoneWide":true,"resultsLimit":2,"continuationMarker":\#(marker),"query":{"recordType":"Note"}}"#
+      let reply = try WireJSON.decode(QueryReply.self, Array(try server.post("records/query", body).body.utf8))
+      found += reply.records.map { "\($0.zoneID?.zoneName ?? "-")/\($0.recordName ?? "-")" }
+      guard let next = reply.continuationMarker else { break }
+      marker = "\"\(next)\""
+    }
+    #expect(found.count == 9 && Set(found).count == 9, "\(found)")
+    #expect(Set(found).isSuperset(of: ["More/n0", "Notes/n0", "_defaultZone/n0", "More/m", "_defaultZone/m"]))
+    #expect(found.map { $0.split(separator: "/")[1] } == ["m", "m", "n0", "n0", "n0", "n1", "n2", "n3", "n4"])
+    // A zone that is named counts.
+    let one = #"{"zoneWide":true,"zoneID":{"zoneName":"More"},"query":{"recordType":"Note"}}"#
+    let reply = try WireJSON.decode(QueryReply.self, Array(try server.post("records/query", one).body.utf8))
+    #expect(reply.records.compactMap(\.recordName) == ["m", "n0"])
+  }
+
+  @Test func `a query brings the zone's token if it is asked to`() async throws {
+    let server = try await Self.server()
+    let body = #"{\#(Self.zone),"query":{"recordType":"Note"}}"#
+    let answer = try server.post("records/query", body, query: "getCurrentSyncToken=true")
+    let token = try #require(answer.body.split(separator: #""syncToken":""#).last?.split(separator: "\"").first)
+    let client = server.client()
+    let page = try await client.zoneChanges(in: notes, since: ChangeToken(rawValue: String(token)), limit: 9)
+    #expect(page.changes.isEmpty && page.token.rawValue == String(token))
+    #expect(try !server.post("records/query", body).body.contains("syncToken"))
+    let inDefault = try server.post(
+      "records/query", #"{"query":{"recordType":"Note"}}"#, query: "getCurrentSyncToken=true")
+    #expect(inDefault.status == 400 && inDefault.body.contains("SyncZone"))
   }
 
   @Test func `an answer ends at the server's bytes, and goes on behind them`() async throws {

@@ -16,6 +16,22 @@ final class StillClock: SystemClock {
   func advance(_ milliseconds: Int64) { now.withLock { $0 += milliseconds } }
 }
 
+/// A clock whose monotonic time goes on by a pace with each look at it.
+final class PacedClock: SystemClock {
+  let pace = Mutex<UInt64>(0)
+  private let now = Mutex<UInt64>(1)
+  func wallMilliseconds() -> Int64 { 1_767_225_600_000 }
+  func monotonicNanoseconds() -> UInt64 {
+    let pace = pace.withLock { $0 }
+    return now.withLock { now in
+      now += pace
+      return now
+    }
+  }
+  func sleep(milliseconds: Int64) async throws {}
+  func sleepBlocking(milliseconds: Int64) {}
+}
+
 extension SystemEnvironment {
   static func still() -> SystemEnvironment {
     SystemEnvironment(fileSystem: POSIXFileSystem(), clock: StillClock(), random: SeededRandom(seed: 7))
