@@ -202,6 +202,7 @@ extension CloudServer {
       /// Which of the operation's links are its own.
       var links = 0..<0
       var kind: FieldKind?
+      var isEmptyList = false
     }
     var kind: CloudOperation.Kind
     var name: String
@@ -450,7 +451,14 @@ extension CloudServer {
       guard let schema else { return nil }
       for field in operation.fields {
         guard let kind = field.kind else { continue }
-        guard let known = schema.kind(of: field.name, in: type), !known.takes(kind) else { continue }
+        guard let known = schema.kind(of: field.name, in: type) else {
+          guard field.isEmptyList else { continue }
+          return WireError(
+            .badRequest,
+            "Invalid value, cannot use an empty list to initialize a new field: '\(field.name)' of \(type) has no "
+              + "type yet")
+        }
+        guard !known.takes(kind) else { continue }
         return WireError(
           .badRequest,
           "Invalid value, \(field.name) type \(kind.words). The field is of type \(known.words) in records of the type "
@@ -644,7 +652,8 @@ extension CloudServer.Prepared {
       let kind = FieldKind(writer.bytes, at: place)
       fields.append(
         Field(
-          name: name, place: start..<writer.count, links: first..<links.count, kind: kind))
+          name: name, place: start..<writer.count, links: first..<links.count, kind: kind,
+          isEmptyList: value.isEmptyList))
     }
     encoded = writer.bytes
   }

@@ -53,6 +53,22 @@ struct SchemaTests {
     #expect(loose["b"]?.record != nil && loose["a"]?.code == .badRequest)
   }
 
+  @Test func `an empty list is refused as a field's first value, and taken in place of a later one`() async throws {
+    let client = CloudServer.still().client()
+    try await client.createZone(notes)
+    func save(_ kind: CloudOperation.Kind, _ value: FieldValue) async throws -> CloudError? {
+      try await client.one(CloudOperation(kind, name: "n", type: "Note", fields: ["tags": value, "t": "t"]))?.error
+    }
+    for none in [FieldValue.list(.strings, []), .list(.unknown, []), .encrypted(.list(.strings, []))] {
+      let refused = try await save(.create, none)
+      #expect(refused?.code == .badRequest)
+      #expect(refused?.reason.contains("cannot use an empty list to initialize a new field") == true)
+    }
+    #expect(try await save(.create, .list(.strings, ["a"])) == nil)
+    #expect(try await save(.forceUpdate, .list(.strings, [])) == nil)
+    #expect(try await save(.forceUpdate, .list(.unknown, [])) == nil)
+  }
+
   @Test func `the databases of a container share the types, its environments do not`() async throws {
     let server = CloudServer.still()
     func database(_ environment: CloudEnvironment, _ scope: DatabaseScope) -> WebServicesDatabase {

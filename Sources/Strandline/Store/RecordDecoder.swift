@@ -91,6 +91,15 @@ package enum RecordDecoder {
     return try Value(from: OneValueDecoder(field: field, codingPath: path, zone: zone, depth: depth))
   }
 
+  /// The empty list of a type; nil if it is none, or bytes, which are one value.
+  fileprivate static func emptyList<Value: Decodable>(
+    _ type: Value.Type, at path: [any CodingKey], in zone: ZoneID
+  ) -> Value? {
+    guard type != [UInt8].self else { return nil }
+    // A type that is no list says so.
+    do { return try value(type, .list(.unknown, []), at: path, in: zone) } catch { return nil }
+  }
+
   /// Whether a type is one of the most usual lists, of values without rules of their own.
   fileprivate static func isPlainList<Value>(_ type: Value.Type) -> Bool {
     type == [String].self || type == [Int].self || type == [Double].self
@@ -325,6 +334,8 @@ private struct FieldsReadingContainer<Key: CodingKey>: KeyedDecodingContainerPro
       if let field = try fields.standIn(key) {
         return try RecordDecoder.value(type, field, at: [key], in: fields.record.id.zone)
       }
+      // Another device's empty list did not travel: CloudKit takes none as a field's first value.
+      if found != nil, let list = RecordDecoder.emptyList(type, at: [key], in: fields.record.id.zone) { return list }
       if found != nil { throw error }
       throw DecodingError.keyNotFound(key, .init(codingPath: [], debugDescription: "the field is missing"))
     }

@@ -327,6 +327,15 @@ extension FieldValue {
     }
   }
 
+  /// Whether it is a list without items, which CloudKit takes in place of a value and not as a field's first one.
+  package var isEmptyList: Bool {
+    switch self {
+    case .list(_, let items): items.isEmpty
+    case .encrypted(let inner): inner.isEmptyList
+    default: false
+    }
+  }
+
   /// The references in this value.
   package var references: [Reference] {
     switch self {

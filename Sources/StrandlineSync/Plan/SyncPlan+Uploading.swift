@@ -523,14 +523,22 @@ extension SyncPlan {
       item: item, base: entry.base?.version, isFirstOfLife: isNewLife,
       operation: CloudOperation(
         kind, name: name, type: version.type, changeTag: kind == .create ? nil : entry.base?.changeTag,
-        archive: archive, fields: Self.fields(of: version, dirty: kind == .update ? dirty : nil),
+        archive: archive,
+        fields: Self.fields(of: version, dirty: kind == .update ? dirty : nil, over: base?.version.fields ?? [:]),
         parent: version.parent), type: version.type)
   }
 
   /// The fields to write, with the stamp.
   ///
-  /// - Parameter dirty: the fields that have changed here, for an update; nil: all.
-  private static func fields(of version: Version, dirty: [String: LSN]?) -> [String: FieldValue?] {
+  /// An empty list is left out where the server has no value of its field, as far as this store knows: CloudKit refuses it
+  /// as a field's first value, and reads it as none. The stamp says of the field that it was written.
+  ///
+  /// - Parameters:
+  ///   - dirty: the fields that have changed here, for an update; nil: all.
+  ///   - known: what the server has.
+  private static func fields(
+    of version: Version, dirty: [String: LSN]?, over known: [String: FieldValue]
+  ) -> [String: FieldValue?] {
     var fields: [String: FieldValue?]
     if let dirty {
       fields = [:]
@@ -541,6 +549,9 @@ extension SyncPlan {
       // `mapValues` keeps the dictionary's hashes: no name is hashed again.
       fields = version.fields.mapValues { .some($0) }
       fields[Version.parentField] = nil
+    }
+    for (name, value) in version.fields where value.isEmptyList && known[name].map(\.isEmptyList) ?? true {
+      fields[name] = nil
     }
     fields[Names.stampField] = .some(.bytes(StampCodec.encode(version)))
     return fields
