@@ -35,12 +35,14 @@ public final class LocalServer: Sendable {
   ///   - allowedOrigins: origins ("http://localhost:3000") whose pages may send requests.
   ///   - apiTokens: the API tokens that are accepted; nil for any.
   ///   - onLine: called with lines for standard output (`dropped answer N`).
+  ///   - service: makes what answers instead of the cloud, and asks it.
   /// - Throws: `StrandlineError`: `.io` if it cannot listen, `.damaged`, `.storeHeld` and others of the journal.
   package static func run(
     directory: String?, host: String = "127.0.0.1", port: Int = 0, allowedHosts: [String] = [],
     allowedOrigins: [String] = [], apiTokens: Set<String>? = nil, faults: ServerFaults = ServerFaults(),
     limits: ServerLimits = ServerLimits(), timeouts: HTTPTimeouts = HTTPTimeouts(), environment: SystemEnvironment,
-    onLine: @escaping @Sendable (String) -> Void = { _ in }
+    onLine: @escaping @Sendable (String) -> Void = { _ in },
+    service: (CloudServer) -> any HTTPService = { $0 }
   ) throws -> LocalServer {
     guard let number = UInt16(exactly: port) else {
       throw StrandlineError(.invalidValue, "\(port) is not a port; give 0 to 65535")
@@ -56,7 +58,7 @@ public final class LocalServer: Sendable {
     cloud.setAPITokens(apiTokens)
     do {
       let http = try HTTPServer(
-        server: cloud, host: host, port: number, access: access, limits: limits, timeouts: timeouts)
+        service: service(cloud), host: host, port: number, access: access, limits: limits, timeouts: timeouts)
       return LocalServer(cloud: cloud, http: http, host: host)
     } catch {
       let cause = StrandlineError(.io, "cannot listen on \(host), port \(port)", underlying: error)

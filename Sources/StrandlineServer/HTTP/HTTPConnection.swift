@@ -30,7 +30,7 @@ struct HTTPConnection {
   let connection: Connection
   private let id: UInt64
   private let table: ConnectionTable
-  let server: CloudServer
+  let service: any HTTPService
   let limits: ServerLimits
   let timeouts: HTTPTimeouts
   let access: HTTPAccess
@@ -42,17 +42,17 @@ struct HTTPConnection {
   private let clock: any SystemClock
 
   init(
-    _ connection: Connection, _ id: UInt64, in table: ConnectionTable, server: CloudServer, limits: ServerLimits,
+    _ connection: Connection, _ id: UInt64, in table: ConnectionTable, service: any HTTPService, limits: ServerLimits,
     timeouts: HTTPTimeouts, access: HTTPAccess
   ) {
     self.id = id
     self.table = table
     self.connection = connection
-    self.server = server
+    self.service = service
     self.limits = limits
     self.timeouts = timeouts
     self.access = access
-    clock = server.environment.clock
+    clock = service.clock
   }
 
   /// Answers requests until the client has closed the connection, asks to close it, or must be refused.
@@ -94,32 +94,53 @@ struct HTTPConnection {
     case .hang:
       while !table.isStopped, !connection.waitUntilPeerCloses(timeoutMilliseconds: 500) {}
       return false
+    case .stream(let headers, let body):
+      stream(HTTPResponse(status: 200, headers: headers), body)
+      return false
     }
   }
 
-  private func answer(_ head: HTTPHead, _ body: consuming [UInt8]) -> ServerAnswer {
+  private func answer(_ head: HTTPHead, _ body: consuming [UInt8]) -> HTTPAnswer {
     let request = HTTPRequest(
       method: head.method, origin: "http://" + (head.authority ?? "127.0.0.1"), path: head.path,
       query: head.query, headers: head.headers, body: body)
     // In steps, so that a stop does not wait for a long latency.
-    var latency = server.latencyMilliseconds
+    var latency = service.delayMilliseconds(of: request)
     while latency > 0, !table.isStopped {
       clock.sleepBlocking(milliseconds: min(latency, 100))
       latency -= 100
     }
-    return server.answer(request)
+    return service.serve(request)
+  }
+
+  /// Sends an answer of which the end of the connection is the end.
+  private func stream(_ response: HTTPResponse, _ body: (HTTPStream) -> Void) {
+    guard send(Self.head(of: response, length: nil, keepsAlive: false)) else { return }
+    body(
+      HTTPStream(
+        send: { [self] bytes in send(bytes) },
+        pause: { [self] milliseconds in
+          // In steps, so that a stop does not wait for a long pause.
+          var left = milliseconds
+          while !table.isStopped {
+            if connection.waitUntilPeerCloses(timeoutMilliseconds: min(left, 100)) { return false }
+            left -= 100
+            if left <= 0 { return !table.isStopped }
+          }
+          return false
+        }))
   }
 
   /// Sends an answer. Returns whether another request may follow.
   private func finish(_ response: HTTPResponse, to head: HTTPHead) -> Bool {
     let body = head.method == "HEAD" ? [] : response.body
-    var first = Self.head(of: response, keepsAlive: head.keepsAlive)
+    var first = Self.head(of: response, length: response.body.count, keepsAlive: head.keepsAlive)
     // A small body goes with its head, in one packet; a large one is not copied for that.
     let isSmall = body.count <= Self.smallBodyBytes
     if isSmall { first += body } else { table.beginSending(body.count, for: id) }
     guard send(first), isSmall || send(body) else { return false }
     // If the journal has failed the server stops, so the connection ends.
-    let staysOpen = head.keepsAlive && server.failure == nil
+    let staysOpen = head.keepsAlive && service.failure == nil
     if !staysOpen { shutDown() }
     return staysOpen
   }
@@ -252,7 +273,9 @@ struct HTTPConnection {
   }
 
   /// An answer without its body.
-  private static func head(of response: HTTPResponse, keepsAlive: Bool) -> [UInt8] {
+  ///
+  /// - Parameter length: of the body; nil if the end of the connection ends it.
+  private static func head(of response: HTTPResponse, length: Int?, keepsAlive: Bool) -> [UInt8] {
     var bytes: [UInt8] = []
     bytes.reserveCapacity(512)
     bytes += "HTTP/1.1 ".utf8
@@ -266,9 +289,9 @@ struct HTTPConnection {
       bytes += field.value.utf8
     }
     // RFC 9110 (8.6): 204 has no length.
-    if response.status != 204 {
+    if let length, response.status != 204 {
       bytes += "\r\nContent-Length: ".utf8
-      bytes += String(response.body.count).utf8
+      bytes += String(length).utf8
     }
     bytes += (keepsAlive ? "\r\nConnection: keep-alive\r\n\r\n" : "\r\nConnection: close\r\n\r\n").utf8
     return bytes

@@ -1,5 +1,5 @@
 // The server's sockets: one thread accepts connections, and each connection has a thread. ConnectionTable limits their
-// number.
+// number, and an HTTPService says what is answered.
 
 internal import StrandlineCloudKit
 package import StrandlineSystem
@@ -9,7 +9,7 @@ internal import Synchronization
 package final class HTTPServer: Sendable {
   package let port: UInt16
   private let listener: Listener
-  private let server: CloudServer
+  private let service: any HTTPService
   private let limits: ServerLimits
   private let timeouts: HTTPTimeouts
   private let access: HTTPAccess
@@ -22,11 +22,12 @@ package final class HTTPServer: Sendable {
   private static let stackBytes = 1 << 20
 
   package init(
-    server: CloudServer, host: String, port: UInt16, access: HTTPAccess, limits: ServerLimits, timeouts: HTTPTimeouts
+    service: any HTTPService, host: String, port: UInt16, access: HTTPAccess, limits: ServerLimits,
+    timeouts: HTTPTimeouts
   ) throws(SystemError) {
     listener = try Listener.bind(host: host, port: port)
     self.port = listener.port
-    self.server = server
+    self.service = service
     self.limits = limits
     self.timeouts = timeouts
     self.access = access
@@ -61,7 +62,7 @@ package final class HTTPServer: Sendable {
         if table.isStopped { return }
         if error.isOutOfDescriptors, table.cutSilent() { continue }
         // Wait until connections have ended.
-        server.environment.clock.sleepBlocking(milliseconds: 50)
+        service.clock.sleepBlocking(milliseconds: 50)
       }
     }
   }
@@ -87,11 +88,11 @@ package final class HTTPServer: Sendable {
   /// What a connection's thread runs.
   private func run(_ connection: Connection, _ id: UInt64) {
     var serving = HTTPConnection(
-      connection, id, in: table, server: server, limits: limits, timeouts: timeouts, access: access)
+      connection, id, in: table, service: service, limits: limits, timeouts: timeouts, access: access)
     serving.serve()
     table.end(id)
-    // With a failed journal no request can be answered: stop, so that the process ends and is started again.
-    if let failure = server.failure { signalStop(failure) }
+    // If no request can be answered, as with a failed journal: stop, so that the process ends and is started again.
+    if let failure = service.failure { signalStop(failure) }
   }
 
   /// Refuses a connection because all places are taken by connections that are being answered. The answer fits into the

@@ -1,0 +1,51 @@
+// Who answers the requests of an HTTPServer: the cloud, or a page for people that hands on to the cloud.
+
+package import StrandlineCloudKit
+package import StrandlineSystem
+
+/// Answers the requests of an `HTTPServer`. Called on the thread of the connection, which may block.
+package protocol HTTPService: Sendable {
+  /// The clock of delays.
+  var clock: any SystemClock { get }
+  /// Why no request can be answered any more; the server then stops. Nil while they can.
+  var failure: String? { get }
+  /// How long the answer to a request is held back.
+  func delayMilliseconds(of request: HTTPRequest) -> Int64
+  /// The answer. Returns when it may be sent.
+  func serve(_ request: HTTPRequest) -> HTTPAnswer
+}
+
+/// What a connection does with a request.
+package enum HTTPAnswer: Sendable {
+  case respond(HTTPResponse)
+  /// Send nothing and keep the connection until the client closes it.
+  case hang
+  /// Send status 200 and the header, then what the closure sends; when it returns, the connection ends.
+  case stream(HTTPHeaders, @Sendable (HTTPStream) -> Void)
+}
+
+/// An answer that is sent piece by piece.
+package struct HTTPStream {
+  /// Sends bytes. Returns false if the client has gone or does not read.
+  package let send: ([UInt8]) -> Bool
+  /// Waits for so many milliseconds. Returns false, at once, when the client has gone or the server stops.
+  package let pause: (Int64) -> Bool
+
+  package init(send: @escaping ([UInt8]) -> Bool, pause: @escaping (Int64) -> Bool) {
+    self.send = send
+    self.pause = pause
+  }
+}
+
+extension CloudServer: HTTPService {
+  package var clock: any SystemClock { environment.clock }
+
+  package func delayMilliseconds(of request: HTTPRequest) -> Int64 { latencyMilliseconds }
+
+  package func serve(_ request: HTTPRequest) -> HTTPAnswer {
+    switch answer(request) {
+    case .respond(let response): .respond(response)
+    case .hang: .hang
+    }
+  }
+}
