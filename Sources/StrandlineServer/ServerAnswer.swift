@@ -17,7 +17,7 @@ package enum ServerAnswer: Sendable {
 }
 
 extension CloudServer {
-  private enum Endpoint: String, CaseIterable {
+  enum Endpoint: String, CaseIterable {
     case recordsModify = "records/modify"
     case recordsLookup = "records/lookup"
     case recordsQuery = "records/query"
@@ -251,7 +251,7 @@ extension CloudServer {
 
   // MARK: Endpoints
 
-  private func reply(
+  func reply(
     _ endpoint: Endpoint, _ request: HTTPRequest, _ key: DatabaseKey, _ user: String
   ) throws(ServerRefusal) -> [UInt8] {
     switch endpoint {
