@@ -91,10 +91,13 @@ let package = Package(
       name: "StrandlineLogBench",
       dependencies: ["StrandlineHost", "StrandlineSimulation", "StrandlineLog", "StrandlineSystem"],
       swiftSettings: strict),
+    // The page that the command serves to a browser: its files, as part of the program.
+    .target(name: "StrandlinePage", resources: [.embedInCode("Page")], swiftSettings: strict),
     .executableTarget(
       name: "StrandlineCLI",
       dependencies: [
-        "StrandlineTesting", "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineHost",
+        "StrandlinePage", "StrandlineTesting", "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench",
+        "StrandlineHost",
         "StrandlineSimulation", "StrandlineServer",
         "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineJSON", "StrandlineSystem",
       ],

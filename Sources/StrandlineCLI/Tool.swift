@@ -96,6 +96,24 @@ package struct Tool {
     for line in lines { try console.print(line) }
   }
 
+  /// Runs one verb and reports its failure, for a caller that is not a command line.
+  static func run(_ command: Command, _ arguments: Arguments, store path: String, _ console: Console) async -> ExitCode
+  {
+    do {
+      let code = try await command.run(arguments, console)
+      try console.flush()
+      return code
+    } catch {
+      // What was printed before the failure is part of the answer. The failure that is reported is the first one.
+      try? console.flush()
+      let failure =
+        (error as? UsageError).map { Failure(.usage, $0.message) }
+        ?? Failure(error, of: command, store: path, console.fileSystem)
+      console.report(failure)
+      return failure.code
+    }
+  }
+
   private static func failure(_ error: any Error, _ words: [String], _ console: Console) -> Failure {
     let verb = words.first.flatMap { Command.named($0) }
     if let usage = error as? UsageError {

@@ -33,7 +33,7 @@ struct `The house` {
       "CStrandline", "StrandlineSystem", "StrandlineJSON", "StrandlineLog", "StrandlineModel", "StrandlineSync",
       "Strandline", "StrandlineCloudKit", "StrandlineServer", "StrandlineSimulation", "StrandlineTesting",
       "CStrandlineHost",
-      "StrandlineHost", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineSyncProofs", "StrandlineCLI",
+      "StrandlineHost", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineSyncProofs", "StrandlinePage", "StrandlineCLI",
     ] {
       #expect(dependencies[target]?.isSubset(of: below) == true, "\(target)")
       below.insert(target)

@@ -73,6 +73,11 @@ extension Rules {
     "StrandlineCLI/Commands/QueryCommand.swift": "signs of comparison",
     "StrandlineCLI/Commands/DemoCommand.swift": "the keys of a line, and fields",
     "StrandlineCLI/CommandLine/Arguments.swift": "options",
+    "StrandlineCLI/Page/PageService.swift": "the keys of a line",
+    "StrandlineCLI/Page/PageVerbs.swift": "options and verbs",
+    "StrandlineCLI/Page/ServerPage.swift": "the keys of a line",
+    "StrandlineCLI/Page/StorePage.swift": "the keys of a line, and files",
+    "StrandlineServer/CloudServer+Looking.swift": "types",
   ]
 
   /// Files of Sources that compare by `==` what is called a name, an owner or a tag and is none of these.
@@ -87,6 +92,8 @@ extension Rules {
     "StrandlineCLI/Commands/SimulateCommand+Fleet.swift": "curves of a plot",
     "StrandlineCLI/CommandLine/Arguments.swift": "options",
     "StrandlineCLI/CommandLine/Command.swift": "verbs",
+    "StrandlineCLI/Page/PageAccess.swift": "parameters of a request",
+    "StrandlineCLI/Page/PageVerbs.swift": "verbs",
   ]
 
   /// Tables with texts as keys.

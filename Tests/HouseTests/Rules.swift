@@ -43,8 +43,9 @@ enum Rules {
       "StrandlineLogProofs", "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline",
       "StrandlineLog", "StrandlineSystem",
     ],
+    "StrandlinePage": [],
     "StrandlineCLI": [
-      "StrandlineTesting", "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineHost",
+      "StrandlinePage", "StrandlineTesting", "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineHost",
       "StrandlineSimulation", "StrandlineServer",
       "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineJSON", "StrandlineSystem", "Foundation",
       "FoundationEssentials",

@@ -39,7 +39,7 @@ struct InputPace: Sendable {
 
 /// A simulated machine: a disk, a clock and environment variables.
 final class Machine: Sendable {
-  let disk = SimulatedDisk()
+  let disk: SimulatedDisk
   let environment: SystemEnvironment
   private let variables = Mutex<[String: String]>([:])
   private let out = Mutex<[UInt8]>([])
@@ -52,6 +52,7 @@ final class Machine: Sendable {
   /// Whether Ctrl-C is pressed as soon as a command registers a handler.
   let isImpatient = Mutex(false)
   private let onOutput: @Sendable (String) -> Void
+  private let onError: @Sendable (String) -> Void
 
   /// The seconds after which a request without an answer fails.
   private let requestTimeout: Double
@@ -59,15 +60,19 @@ final class Machine: Sendable {
   private let pace: InputPace
 
   init(
-    seed: UInt64 = 1, requestTimeout: Double = 20, clock: any SystemClock = StandingClock(),
+    seed: UInt64 = 1, disk: SimulatedDisk = SimulatedDisk(), requestTimeout: Double = 20,
+    clock: any SystemClock = StandingClock(),
     isErrorTerminal: Bool = false, pace: InputPace = InputPace(),
-    onOutput: @escaping @Sendable (String) -> Void = { _ in }
+    onOutput: @escaping @Sendable (String) -> Void = { _ in },
+    onError: @escaping @Sendable (String) -> Void = { _ in }
   ) {
+    self.disk = disk
     environment = SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: seed))
     self.requestTimeout = requestTimeout
     self.isErrorTerminal = isErrorTerminal
     self.pace = pace
     self.onOutput = onOutput
+    self.onError = onError
   }
 
   func set(_ name: String, _ value: String?) { variables.withLock { $0[name] = value } }
@@ -99,7 +104,10 @@ final class Machine: Sendable {
         self.writes.withLock { $0.append(text) }
         self.onOutput(text)
       },
-      error: { bytes in self.err.withLock { $0 += bytes } },
+      error: { bytes in
+        self.err.withLock { $0 += bytes }
+        self.onError(String(decoding: bytes, as: UTF8.self))
+      },
       input: { max in
         self.pace.onRead()
         let count = min(max, self.pace.bytesMax)

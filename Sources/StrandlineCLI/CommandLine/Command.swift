@@ -79,7 +79,8 @@ package struct Command: Sendable {
 extension Command {
   /// Every verb, in the order of the help.
   package static let all: [Command] = [
-    demo, importing, export, get, query, types, index, history, why, watch, put, delete, restore, sync, status, pending,
+    demo, importing, export, open, get, query, types, index, history, why, watch, put, delete, restore, sync, status,
+    pending,
     held,
     zones, logDump, verify, repair, compact, backup, serve, bench, crashTest, simulate,
   ]

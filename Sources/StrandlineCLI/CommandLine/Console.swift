@@ -16,6 +16,8 @@ package final class Console: Sendable {
   let mayColorErrors: Bool
   /// The seconds without any byte from the server after which a request fails. Short, because a user waits for it.
   let requestTimeout: Double
+  /// A store that is open already, for verbs that read it; nil if each opens what it reads.
+  let reader: SharedReader?
   private let variables: @Sendable (String) -> String?
   private let writeOutput: @Sendable ([UInt8]) throws -> Void
   private let writeError: @Sendable ([UInt8]) -> Void
@@ -28,7 +30,8 @@ package final class Console: Sendable {
 
   package init(
     environment: SystemEnvironment, isErrorTerminal: Bool = false, mayColorErrors: Bool = false,
-    requestTimeout: Double = 20, variables: @escaping @Sendable (String) -> String?,
+    requestTimeout: Double = 20, reader: SharedReader? = nil,
+    variables: @escaping @Sendable (String) -> String?,
     output: @escaping @Sendable ([UInt8]) throws -> Void, error: @escaping @Sendable ([UInt8]) -> Void,
     input: @escaping @Sendable (Int) throws -> [UInt8], outputIsOpen: @escaping @Sendable () -> Bool = { true },
     interrupts: @escaping @Sendable (@escaping @Sendable () -> Void) throws -> Void
@@ -37,6 +40,7 @@ package final class Console: Sendable {
     self.isErrorTerminal = isErrorTerminal
     self.mayColorErrors = mayColorErrors
     self.requestTimeout = requestTimeout
+    self.reader = reader
     self.variables = variables
     self.writeOutput = output
     self.writeError = error

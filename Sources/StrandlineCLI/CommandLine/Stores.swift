@@ -72,7 +72,8 @@ extension Command {
 
   /// Opens a store for reading.
   static func readOnly(_ path: String, _ console: Console) throws -> RecordStore {
-    try RecordStore.openReadOnlyBlocking(at: path, environment: StoreEnvironment(console.environment))
+    if let reader = console.reader { return try reader.store() }
+    return try RecordStore.openReadOnlyBlocking(at: path, environment: StoreEnvironment(console.environment))
   }
 }
 

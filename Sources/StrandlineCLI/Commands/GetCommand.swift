@@ -8,7 +8,10 @@ import StrandlineCloudKit
 extension Command {
   static let get = Command(
     "get", "Show one record.", operands: ["STORE", "NAME"],
-    options: [.zone, .json],
+    options: [
+      .zone, .json,
+      Option("--stamps", "Also print when each field was written last, and by which writer."),
+    ],
     examples: [
       Example("As text", "strandline get STORE n1"), Example("As JSON", "strandline get --json STORE n1"),
     ],
@@ -26,6 +29,7 @@ extension Command {
       } else {
         for line in text(record) { try console.print(line) }
       }
+      if arguments.has("--stamps") { try show(stamps(of: id, in: store), arguments, console) }
       return .done
     })
 
@@ -43,6 +47,36 @@ extension Command {
     let width = min(24, rows.map(\.0.count).max() ?? 0)
     return rows.map { name, value in
       name + String(repeating: " ", count: max(0, width - name.count) + 2) + value
+    }
+  }
+
+  /// The stamps of the version that the record shows; none if compaction has left no event of it.
+  private static func stamps(of id: RecordID, in store: RecordStore) throws -> [String: FieldStamp] {
+    guard let place = try store.projections.look(id).entry?.view, let event = try store.source.eventIfKept(at: place)
+    else { return [:] }
+    return try LoadedVersion(event, at: place)?.version.stamp.fields ?? [:]
+  }
+
+  private static func show(
+    _ stamps: [String: FieldStamp], _ arguments: Arguments, _ console: Console
+  ) throws {
+    let sorted = stamps.sorted { $0.key.precedesByUTF8($1.key) }
+    if arguments.has(Option.json.name) {
+      let members = sorted.map { name, stamp in
+        (
+          name,
+          JSONValue.object([
+            "milliseconds": .integer(stamp.time.milliseconds), "writer": .string(String(stamp.writer, radix: 16)),
+          ])
+        )
+      }
+      let line = JSONValue.object(["stamps": .object(Dictionary(members) { first, _ in first })])
+      try console.write(line.canonicalBytes + [UInt8(ascii: "\n")])
+    } else {
+      for (name, stamp) in sorted {
+        let name = name == Version.parentField ? "its parent" : printable(name)
+        try console.print("\(name)  \(time(stamp.time.milliseconds)) by writer \(String(stamp.writer, radix: 16))")
+      }
     }
   }
 

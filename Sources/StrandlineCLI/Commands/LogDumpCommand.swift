@@ -21,6 +21,7 @@ extension Command {
       Option(
         "--kind", "KIND[,KIND]", "Only events of these kinds, such as saved,merged; unknown: kinds of newer versions."),
       Option("--record", "NAME", "Only events of this record."),
+      Option("--zone", "ZONE", "Only events of this zone."),
       Option("--follow", short: "-f", "Wait for new events until Ctrl-C (exit code 0)."),
       .json,
       Option("--hex", "Also show the segment, the offset and the bytes of each event."),
@@ -39,6 +40,7 @@ struct LogDump {
   private let to: UInt64
   private let kinds: Set<String>
   private let record: String?
+  private let zone: String?
   private let follows: Bool
   private let isJSON: Bool
   private let showsBytes: Bool
@@ -61,6 +63,7 @@ struct LogDump {
           + "\(Self.list(.store)); those of a server's journal are \(Self.list(.server))")
     }
     record = arguments["--record"]
+    zone = try arguments.zone()?.name
     follows = arguments.has("--follow")
     isJSON = arguments.has("--json")
     showsBytes = arguments.has("--hex")
@@ -80,6 +83,11 @@ struct LogDump {
   }
 
   func run() async throws -> ExitCode {
+    if !follows, let store = try console.reader?.store(), case .reader(let reader) = store.source {
+      try checkKinds(reader.role)
+      try showRange(reader)
+      return .done
+    }
     let reader = try LogReader.open(at: path, environment: console.environment)
     try checkKinds(reader.role)
     if !isJSON { try console.print(EventView.header) }
@@ -96,6 +104,16 @@ struct LogDump {
     return .done
   }
 
+  /// Shows events of a log that was read before: from where the first of them lies, and not from its beginning.
+  private func showRange(_ reader: LogReader) throws {
+    let (first, end) = (max(1, from), min(to, reader.lastLSN + 1))
+    guard first < end else { return }
+    try reader.forEachEvent(in: first...(end - 1)) { event in
+      try show(event, reader.role)
+      return true
+    }
+  }
+
   private func show(_ event: LogEvent, _ role: LogRole) throws {
     guard event.lsn >= from, event.lsn < to else { return }
     let view = EventView(event, role: role)
@@ -103,6 +121,7 @@ struct LogDump {
       return
     }
     if let record, !view.recordName.equalsUTF8(record) { return }
+    if let zone, !view.isOf(zone: zone) { return }
     let segment = String(event.segmentID, radix: 16)
     if isJSON {
       var members = view.json

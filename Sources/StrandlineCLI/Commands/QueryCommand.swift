@@ -25,6 +25,7 @@ extension Command {
       Option("--after", "CURSOR", "Go on where an earlier query with the same words ended."),
       Option("--explain", "Print how the store would answer, and which index would help, instead of an answer."),
       Option("--count", "Print how many there are, and none of them."),
+      Option("--json", "End with a line that says where to go on, and which records are damaged."),
     ],
     examples: [
       Example("Equality", "strandline query STORE Note --where 'title = Low tide'"),
@@ -59,6 +60,9 @@ extension Command {
       for record in page.records { try console.write(record.line(zone: query.zone == nil) + [UInt8(ascii: "\n")]) }
       if page.records.isEmpty, cursor == nil { try view.noteMisspelt(query, console) }
       if let next = page.cursor { console.say("note: more follow; go on with --after \(next.text)") }
+      if arguments.has(Option.json.name) {
+        try console.write(page.json.canonicalBytes + [UInt8(ascii: "\n")])
+      }
       for record in page.unreadable.dropLast() { console.say("error: \(printable(record.error.message))") }
       if let last = page.unreadable.last { throw last.error }
       return .done
@@ -110,6 +114,22 @@ extension Command {
       throw UsageError(message: "a field's order is FIELD, FIELD:asc or FIELD:desc, not '\(text.prefix(80))'")
     }
     return RecordSort(String(field), ascending: parts.count == 1 || parts[1] == "asc")
+  }
+}
+
+extension QueryPage {
+  /// The line that `query --json` ends with.
+  fileprivate var json: JSONValue {
+    .object([
+      "cursor": cursor.map { .string($0.text) } ?? .null,
+      "unreadable": .array(
+        unreadable.map { record in
+          .object([
+            "zoneName": .string(record.id.zone.name), "recordName": .string(record.id.name),
+            "message": .string(record.error.message),
+          ])
+        }),
+    ])
   }
 }
 

@@ -84,23 +84,29 @@ struct ServeCommand: Sendable {
     allowedOrigins = arguments.all("--allow-origin")
     try Self.checkAccess(allowedHosts, allowedOrigins)
     apiTokens = try arguments["--api-token-file"].map { try Self.tokens(in: $0, console) }
+    faults = try Self.faults(arguments)
+    if sessionFile != nil, !faults.requireSession { throw UsageError(message: Self.needsSession) }
+    var limits = ServerLimits()
+    limits.fixesFieldTypes = !arguments.has("--no-schema")
+    self.limits = limits
+    self.console = console
+  }
+
+  private static let needsSession = "--strict-rotation and --session need --require-session"
+
+  /// The faults that the options ask for.
+  static func faults(_ arguments: Arguments) throws(UsageError) -> ServerFaults {
     var faults = ServerFaults()
-    faults.latencyMilliseconds = try arguments.number("--latency", in: 0...Self.dayMilliseconds) ?? 0
-    faults.throttle = try arguments["--throttle"].map { text in try Self.throttle(text) }
+    faults.latencyMilliseconds = try arguments.number("--latency", in: 0...dayMilliseconds) ?? 0
+    faults.throttle = try arguments["--throttle"].map { text throws(UsageError) in try throttle(text) }
     faults.dropAnswer = try arguments.number("--drop-answer", in: 1...Int.max)
     faults.expireTokens = arguments.has("--expired-tokens")
     faults.replayPage = arguments.has("--replay-page")
     faults.quotaExceeded = arguments.has("--quota-exceeded")
     faults.requireSession = arguments.has("--require-session")
     faults.strictRotation = arguments.has("--strict-rotation")
-    if faults.strictRotation || sessionFile != nil, !faults.requireSession {
-      throw UsageError(message: "--strict-rotation and --session need --require-session")
-    }
-    self.faults = faults
-    var limits = ServerLimits()
-    limits.fixesFieldTypes = !arguments.has("--no-schema")
-    self.limits = limits
-    self.console = console
+    if faults.strictRotation, !faults.requireSession { throw UsageError(message: needsSession) }
+    return faults
   }
 
   private static func checkAccess(_ hosts: [String], _ origins: [String]) throws(UsageError) {
@@ -147,7 +153,8 @@ struct ServeCommand: Sendable {
     let running = Mutex<LocalServer?>(nil)
     let isOutputClosed = Flag()
     try Command.checkParent(of: directory, console, purpose: "to make the server's journal in")
-    let server = try listen { [console] line in
+    let access = PageAccess(console.environment.random)
+    let server = try listen(access) { [console] line in
       do {
         try console.print(line)
         try console.flush()
@@ -157,7 +164,7 @@ struct ServeCommand: Sendable {
       }
     }
     running.withLock { $0 = server }
-    let begun = Result { try begin(server) }
+    let begun = Result { try begin(server, access) }
     if case .failure = begun { server.stop() }
     let ended = Result { try server.waitUntilStopped() }
     try begun.get()
@@ -166,13 +173,16 @@ struct ServeCommand: Sendable {
     return .done
   }
 
-  private func listen(_ onLine: @escaping @Sendable (String) -> Void) throws -> LocalServer {
+  private func listen(_ access: PageAccess, _ onLine: @escaping @Sendable (String) -> Void) throws -> LocalServer {
     // Some systems give a process 256 descriptors.
     DescriptorLimit.raise(to: ServerLimits().connectionsMax + Self.descriptorsKept)
     do {
       return try LocalServer.run(
         directory: directory, port: port, allowedHosts: allowedHosts, allowedOrigins: allowedOrigins,
-        apiTokens: apiTokens, faults: faults, limits: limits, environment: console.environment, onLine: onLine)
+        apiTokens: apiTokens, faults: faults, limits: limits, environment: console.environment, onLine: onLine
+      ) { cloud in
+        ServerPage(cloud, directory: directory, access, console.environment)
+      }
     } catch let error as StrandlineError where ["bind", "listen"].contains((error.underlying as? SystemError)?.call) {
       var failure = Failure(error, store: directory)
       failure.remedy = "another port after --port, or no --port for any free one"
@@ -180,12 +190,13 @@ struct ServeCommand: Sendable {
     }
   }
 
-  private func begin(_ server: LocalServer) throws {
+  private func begin(_ server: LocalServer, _ access: PageAccess) throws {
     try console.onInterrupt { server.stop() }
     if let sessionFile { try write(server.cloud.signIn(), to: sessionFile, .createPrivate) }
     if let portFile { try write(String(server.port), to: portFile, .create) }
     try console.print(server.url)
     try console.flush()
+    console.say("a page of it: \(access.address(at: server.url))")
     console.say("serving '\(directory)'; press Ctrl-C to stop")
   }
 

@@ -251,6 +251,13 @@ extension EventView {
     return "\(pad(lsn, 8)) \(pad(kind, 14)) \(pad(record, 24)) \(detail)"
   }
 
+  /// Whether it is of a zone, or of a record in it.
+  func isOf(zone: String) -> Bool {
+    if let zoneName { return zoneName.equalsUTF8(zone) }
+    guard case .string(let name)? = details.first(where: { $0.name == "zone" })?.value else { return false }
+    return name.equalsUTF8(zone)
+  }
+
   /// The members of the JSON object.
   var json: [String: JSONValue] {
     var members: [String: JSONValue] = [

@@ -195,6 +195,15 @@ package final class LogReader: Sendable, EventAddresses {
   /// The bytes of the segments of which `poll` has handed out events, as far as they were written then. O(segments).
   package var segmentBytes: UInt64 { served.withLock { $0.tables.reduce(0) { $0 + UInt64($1.end) } } }
 
+  /// The segments of which `poll` has handed out events, each with its LSNs and its bytes as far as they were written then.
+  package var segments: [(id: UInt64, lsns: ClosedRange<UInt64>, bytes: UInt64)] {
+    served.withLock { served in
+      served.tables.map {
+        (id: $0.identity.segmentID, lsns: $0.firstLSN...max($0.firstLSN, $0.lastLSN), bytes: UInt64($0.end))
+      }
+    }
+  }
+
   /// Hands events that `poll` has handed out to `visit` once more, as `Log.forEachEvent` does.
   package func forEachEvent(in lsns: ClosedRange<UInt64>, _ visit: (LogEvent) throws -> Bool) throws {
     try handOut(lsns, upTo: lastLSN, visit)

@@ -1,0 +1,168 @@
+// Answers a browser: the page's files to whoever may reach this address, and data to the page that has the cookie.
+//
+// The whole table of who may ask what is in `serve`, and PageAccessTests walks it.
+
+import StrandlineCloudKit
+import StrandlineHost
+import StrandlinePage
+import StrandlineServer
+import StrandlineSystem
+import Synchronization
+
+/// What a page shows.
+protocol PageSource: Sendable {
+  /// What the page asks for first.
+  var facts: [String: JSONValue] { get }
+  /// Why nothing can be changed by this page; nil if something can.
+  var changeRefusal: String? { get }
+  /// The data under a name; nil if there is none.
+  func read(_ name: String, _ query: PageQuery) -> HTTPResponse?
+  /// Asks for data with a request that has a body; nil if there is none under this name.
+  func look(_ name: String, _ query: PageQuery, _ body: [UInt8]) -> HTTPResponse?
+  /// Changes something; nil if nothing under this name can be changed.
+  func change(_ name: String, _ query: PageQuery) -> HTTPResponse?
+  /// Sends what happens, until the stream ends.
+  func follow(_ stream: HTTPStream)
+}
+
+/// A page of one source.
+final class PageService: HTTPService {
+  private let access: PageAccess
+  let clock: any SystemClock
+  private let source: any PageSource
+  private let streams = Mutex(Streams())
+
+  /// How many pages are open, and since when none is.
+  private struct Streams {
+    var open = 0
+    var closedNanoseconds: UInt64?
+  }
+
+  private static let streamsMax = 32
+
+  init(_ source: any PageSource, _ access: PageAccess, _ environment: SystemEnvironment) {
+    self.source = source
+    self.access = access
+    clock = environment.clock
+  }
+
+  var failure: String? { nil }
+
+  func delayMilliseconds(of request: HTTPRequest) -> Int64 { 0 }
+
+  /// Whether a path is the page's, where it shares a port with something else.
+  static func owns(_ path: String) -> Bool {
+    path == "/" || path.hasPrefix("/page/") || path.hasPrefix("/api/") || path == "/favicon.ico"
+  }
+
+  /// Since how many milliseconds the page is closed; nil if it is open, or was never opened.
+  var closedMilliseconds: Int64? {
+    streams.withLock { streams in
+      guard streams.open == 0, let since = streams.closedNanoseconds else { return nil }
+      return Int64(clamping: (clock.monotonicNanoseconds() - since) / 1_000_000)
+    }
+  }
+
+  // MARK: Who may ask what
+
+  func serve(_ request: HTTPRequest) -> HTTPAnswer {
+    guard ["GET", "HEAD", "POST"].contains(request.method) else {
+      return .respond(Self.refusal(405, "this address does not accept \(request.method)", ["Allow": "GET, HEAD, POST"]))
+    }
+    if let words = access.foreignness(of: request) { return .respond(Self.refusal(403, words)) }
+    let query = PageQuery(request.query)
+    if request.path.hasPrefix("/api/") { return api(String(request.path.dropFirst(5)), request, query) }
+    guard request.method != "POST" else {
+      return .respond(Self.refusal(405, "this address does not accept POST", ["Allow": "GET, HEAD"]))
+    }
+    guard let file = PageFile(path: request.path) else {
+      return .respond(Self.refusal(404, "there is nothing at this address"))
+    }
+    // The files are the same for everyone and hold nothing of a store.
+    guard request.path == "/" else { return .respond(Self.file(file)) }
+    switch access.isAddressed(query) {
+    case true?:
+      var headers = PageAccess.headers
+      headers["Location"] = "/"
+      headers["Set-Cookie"] = access.setCookie(for: request)
+      return .respond(HTTPResponse(status: 303, headers: headers))
+    case nil where access.isSignedIn(request): return .respond(Self.file(file))
+    case nil, false?: return .respond(PageFile(path: "/page/closed.html").map { Self.file($0, 401) } ?? Self.signedOut)
+    }
+  }
+
+  private func api(_ name: String, _ request: HTTPRequest, _ query: PageQuery) -> HTTPAnswer {
+    guard access.isSignedIn(request) else { return .respond(Self.signedOut) }
+    guard request.method == "POST" else {
+      if name == "events" { return events() }
+      if name == "session" { return .respond(Self.json(.object(session))) }
+      return .respond(source.read(name, query) ?? Self.refusal(404, "there is no '\(name.prefix(80))' to read"))
+    }
+    guard access.isOfPage(request) else {
+      return .respond(Self.refusal(403, "only the page of this address may send this"))
+    }
+    if let answer = source.look(name, query, request.body) { return .respond(answer) }
+    if let words = source.changeRefusal { return .respond(Self.refusal(403, words)) }
+    let form = PageQuery(String(decoding: request.body, as: UTF8.self))
+    return .respond(source.change(name, form) ?? Self.refusal(404, "there is no '\(name.prefix(80))' to change"))
+  }
+
+  private var session: [String: JSONValue] {
+    var members = source.facts
+    members["changeToken"] = .string(access.changeToken)
+    members["changeRefusal"] = source.changeRefusal.map { .string($0) } ?? .null
+    return members
+  }
+
+  // MARK: Events
+
+  private func events() -> HTTPAnswer {
+    let isAdmitted = streams.withLock { streams in
+      guard streams.open < Self.streamsMax else { return false }
+      streams.open += 1
+      return true
+    }
+    guard isAdmitted else { return .respond(Self.refusal(503, "this page is open too often")) }
+    var headers = PageAccess.headers
+    headers["Content-Type"] = "text/event-stream; charset=utf-8"
+    return .stream(headers) { [self] stream in
+      source.follow(stream)
+      let now = clock.monotonicNanoseconds()
+      streams.withLock { streams in
+        streams.open -= 1
+        streams.closedNanoseconds = now
+      }
+    }
+  }
+
+  /// An event of a stream. JSON has no line end, which would end it.
+  static func event(_ name: String, _ value: JSONValue) -> [UInt8] {
+    Array("event: \(name)\ndata: ".utf8) + value.canonicalBytes + Array("\n\n".utf8)
+  }
+
+  // MARK: Answers
+
+  private static func file(_ file: PageFile, _ status: Int = 200) -> HTTPResponse {
+    var headers = PageAccess.headers
+    headers["Content-Type"] = file.type
+    return HTTPResponse(status: status, headers: headers, body: file.bytes)
+  }
+
+  static func json(_ value: JSONValue, _ status: Int = 200) -> HTTPResponse { json(value.canonicalBytes, status) }
+
+  static func json(_ bytes: [UInt8], _ status: Int = 200) -> HTTPResponse {
+    var headers = PageAccess.headers
+    headers["Content-Type"] = "application/json; charset=utf-8"
+    return HTTPResponse(status: status, headers: headers, body: bytes)
+  }
+
+  static func refusal(_ status: Int, _ words: String, _ more: HTTPHeaders = [:]) -> HTTPResponse {
+    var answer = json(.object(["error": .string(words)]), status)
+    for field in more.fields { answer.headers.append(field.name, field.value) }
+    return answer
+  }
+
+  private static var signedOut: HTTPResponse {
+    refusal(401, "this browser has not opened the page by the address that the command prints")
+  }
+}

@@ -1,0 +1,194 @@
+// What the page of a local server shows: its databases, the requests that it answered, and the faults that are on.
+//
+// It comes before the cloud, takes the page's requests for itself and hands on all others, of which it keeps the newest. It
+// reads the databases without the faults and without a sign-in: who looks changes nothing for the app that is watched, and the
+// tokens of apps are not shown.
+
+import Strandline
+import StrandlineCloudKit
+import StrandlineHost
+import StrandlineServer
+import StrandlineSystem
+import Synchronization
+
+/// A cloud with a page before it.
+struct ServerPage: HTTPService {
+  private let page: PageService
+  private let cloud: CloudServer
+  private let requests: RequestList
+
+  init(_ cloud: CloudServer, directory: String, _ access: PageAccess, _ environment: SystemEnvironment) {
+    self.cloud = cloud
+    requests = RequestList()
+    let verbs = PageVerbs(path: directory, environment: environment, reader: nil)
+    page = PageService(ServerSource(cloud: cloud, requests: requests, verbs: verbs), access, environment)
+  }
+
+  var clock: any SystemClock { cloud.clock }
+  var failure: String? { cloud.failure }
+
+  func delayMilliseconds(of request: HTTPRequest) -> Int64 {
+    PageService.owns(request.path) ? 0 : cloud.delayMilliseconds(of: request)
+  }
+
+  func serve(_ request: HTTPRequest) -> HTTPAnswer {
+    if PageService.owns(request.path) { return page.serve(request) }
+    let delay = cloud.latencyMilliseconds
+    let begun = clock.monotonicNanoseconds()
+    let answer = cloud.serve(request)
+    let nanoseconds = clock.monotonicNanoseconds() &- begun &+ UInt64(max(0, delay)) &* 1_000_000
+    requests.add(request, answer, at: clock.wallMilliseconds(), nanoseconds: nanoseconds)
+    return answer
+  }
+}
+
+/// The newest requests of a server.
+private final class RequestList: Sendable {
+  struct Entry: Sendable {
+    var number: Int
+    var members: [String: JSONValue]
+    var sent: [UInt8]
+    var received: [UInt8]
+  }
+
+  private let state = Mutex((next: 1, entries: [Entry]()))
+
+  private static let entriesMax = 300
+  /// The most bytes of a body that are kept.
+  private static let bodyBytesMax = 32 << 10
+
+  /// The query, which has the tokens, and the answer of the sign-in, which is one, are not kept.
+  func add(_ request: HTTPRequest, _ answer: HTTPAnswer, at milliseconds: Int64, nanoseconds: UInt64) {
+    var members: [String: JSONValue] = [
+      "method": .string(request.method), "path": .string(request.path), "milliseconds": .integer(milliseconds),
+      "microseconds": .integer(Int64(clamping: nanoseconds / 1_000)), "sentBytes": .integer(Int64(request.body.count)),
+    ]
+    var received: [UInt8] = []
+    if case .respond(let response) = answer {
+      members["status"] = .integer(Int64(response.status))
+      members["receivedBytes"] = .integer(Int64(response.body.count))
+      members["retryAfter"] = response.headers["retry-after"].map { .string($0) } ?? .null
+      if request.path != "/signin" { received = Array(response.body.prefix(Self.bodyBytesMax)) }
+    }
+    let sent = Array(request.body.prefix(Self.bodyBytesMax))
+    state.withLock { state in
+      members["number"] = .integer(Int64(state.next))
+      state.entries.append(Entry(number: state.next, members: members, sent: sent, received: received))
+      state.next += 1
+      if state.entries.count > Self.entriesMax { state.entries.removeFirst() }
+    }
+  }
+
+  func after(_ number: Int) -> [Entry] { state.withLock { $0.entries.filter { $0.number > number } } }
+
+  var newest: Int { state.withLock { $0.next - 1 } }
+}
+
+/// The source of a server's page.
+private struct ServerSource: PageSource {
+  let cloud: CloudServer
+  let requests: RequestList
+  let verbs: PageVerbs
+
+  private static let pollMilliseconds: Int64 = 25
+
+  var facts: [String: JSONValue] {
+    [
+      "kind": .string("server"), "path": .string(verbs.path),
+      "comparators": .array(RecordFilter.Comparator.allCases.map { .string($0.rawValue) }),
+    ]
+  }
+  var changeRefusal: String? { nil }
+
+  func read(_ name: String, _ query: PageQuery) -> HTTPResponse? {
+    switch name {
+    case "run": return verbs.run(query, among: PageVerb.readingJournal)
+    case "databases":
+      do { return PageService.json(.array(try cloud.databases().map(Self.json))) } catch {
+        return PageService.refusal(503, "the server does not answer: \(cloud.failure ?? "\(error)")")
+      }
+    case "faults": return PageService.json(cloud.faults.json)
+    case "requests": return PageService.json(.array(requests.after(0).map { .object($0.members) }))
+    case "request":
+      guard let entry = requests.after(0).first(where: { String($0.number) == query["number"] }) else {
+        return PageService.refusal(404, "this request is not kept any more; only the newest are")
+      }
+      var members = entry.members
+      members["sent"] = .string(String(decoding: entry.sent, as: UTF8.self))
+      members["received"] = .string(String(decoding: entry.received, as: UTF8.self))
+      return PageService.json(.object(members))
+    default: return nil
+    }
+  }
+
+  func look(_ name: String, _ query: PageQuery, _ body: [UInt8]) -> HTTPResponse? {
+    guard name == "cloud" else { return nil }
+    guard let scope = [DatabaseScope.private, .shared, .public].first(where: { "\($0)" == query["scope"] }),
+      let container = query["container"], let environment = query["environment"], let user = query["user"],
+      let endpoint = query["endpoint"]
+    else { return PageService.refusal(400, "a request names container, environment, scope, user and endpoint") }
+    let key = DatabaseKey(container: container, environment: environment, scope: scope, user: user)
+    guard let answer = cloud.look(endpoint, body, in: key) else {
+      return PageService.refusal(404, "a page cannot ask '\(printable(String(endpoint.prefix(80))))'")
+    }
+    return PageService.json(answer.body, answer.status)
+  }
+
+  /// Sets the faults with the words of `serve`.
+  func change(_ name: String, _ query: PageQuery) -> HTTPResponse? {
+    guard name == "faults" else { return nil }
+    do throws(UsageError) {
+      let arguments = try Arguments([verbs.path] + query.all("w"), for: .serve)
+      cloud.setFaults(try ServeCommand.faults(arguments))
+      return PageService.json(cloud.faults.json)
+    } catch { return PageService.refusal(400, error.message) }
+  }
+
+  func follow(_ stream: HTTPStream) {
+    var last = requests.newest
+    var faults: ServerFaults?
+    repeat {
+      for entry in requests.after(last) {
+        last = entry.number
+        guard stream.send(PageService.event("request", .object(entry.members))) else { return }
+      }
+      guard cloud.faults != faults else { continue }
+      let now = cloud.faults
+      faults = now
+      guard stream.send(PageService.event("faults", now.json)) else { return }
+    } while stream.pause(Self.pollMilliseconds)
+  }
+
+  private static func json(_ database: (key: DatabaseKey, zones: [CloudServer.ZoneCount])) -> JSONValue {
+    .object([
+      "container": .string(database.key.container), "environment": .string(database.key.environment),
+      "scope": .string("\(database.key.scope)"), "user": .string(database.key.user),
+      "zones": .array(
+        database.zones.map { zone in
+          .object([
+            "zoneName": .string(zone.name), "deleted": .integer(Int64(zone.deleted)),
+            "lastLSN": .integer(Int64(clamping: zone.lastLSN)),
+            "types": .object(zone.types.mapValues { .integer(Int64($0)) }),
+          ])
+        }),
+    ])
+  }
+}
+
+extension ServerFaults {
+  /// The faults under the names of the options of `serve`.
+  fileprivate var json: JSONValue {
+    .object([
+      "latency": .integer(latencyMilliseconds),
+      "throttle": throttle.map {
+        .object([
+          "requests": $0.requests.map { .integer(Int64($0)) } ?? .null,
+          "seconds": $0.retryAfter.map { .integer(Int64($0.rounded())) } ?? .null,
+        ])
+      } ?? .null,
+      "drop-answer": dropAnswer.map { .integer(Int64($0)) } ?? .null, "expired-tokens": .bool(expireTokens),
+      "replay-page": .bool(replayPage), "quota-exceeded": .bool(quotaExceeded),
+      "require-session": .bool(requireSession), "strict-rotation": .bool(strictRotation),
+    ])
+  }
+}

@@ -1,0 +1,166 @@
+// Starts the page: asks what it is of, follows what happens there, and shows the view that the address names.
+
+import { button, el, get, go, into, session, show, words } from "./parts.js";
+import { serverViews } from "./server.js";
+import { storeViews } from "./store.js";
+
+const main = document.getElementById("main");
+const lost = document.getElementById("lost");
+const live = document.getElementById("live");
+
+// Theme: the browser's, until the switch is used.
+
+const root = document.documentElement;
+const theme = { get: () => { try { return localStorage.getItem("theme"); } catch { return null; } },
+  set: (name) => { try { localStorage.setItem("theme", name); } catch { /* It lasts as long as the page. */ } } };
+if (theme.get()) root.dataset.theme = theme.get();
+
+function switchTheme() {
+  const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = isDark ? "light" : "dark";
+  theme.set(root.dataset.theme);
+}
+
+// Views
+
+let views = [];
+let current;
+
+/** What the address names: a view and its parameters. */
+function place() {
+  const [name, query] = location.hash.slice(1).split(/\?(.*)/s);
+  return { name: name || views[0].name, params: new URLSearchParams(query ?? "") };
+}
+
+function route() {
+  const { name, params } = place();
+  const view = views.find((one) => one.name === name) ?? views[0];
+  if (current?.view !== view) {
+    current?.shown.close?.();
+    show(main);
+    current = { view, shown: view.open(main, params) };
+    document.title = `${view.title}: ${words(session.path.split("/").pop())} – Strandline`;
+    nav();
+  } else current.shown.update?.(params);
+}
+
+const badges = {};
+
+/** A view's number beside its name. */
+export function badge(name, number, isBad) {
+  if (badges[name]?.number === number) return;
+  badges[name] = { number, isBad };
+  nav();
+}
+
+function nav() {
+  const list = document.getElementById("views");
+  const had = document.activeElement?.dataset?.view;
+  show(list,
+    views.map((view) => el("a",
+      { href: "#" + view.name, "data-view": view.name, "aria-current": current?.view === view ? "page" : undefined },
+    view.title, badges[view.name]?.number ? el("span", { class: "badge" + (badges[view.name].isBad ? " bad" : "") },
+      badges[view.name].number) : null)));
+  if (had) list.querySelector(`[data-view="${had}"]`)?.focus();
+}
+
+// What happens
+
+function say(kind, short, long) {
+  show(live, el("span", { class: "dot " + kind, "aria-hidden": "true" }),
+    el("span", {}, short, long && el("span", { class: "long" }, long)));
+}
+
+let source;
+let isLost = false;
+let isAsking = false;
+
+function follow() {
+  source?.close();
+  source = new EventSource("/api/events");
+  source.onopen = () => { if (isLost) found(); };
+  source.onerror = () => { source.close(); lose(); };
+  for (const name of ["moment", "request", "faults"]) {
+    source.addEventListener(name, (event) => {
+      const data = JSON.parse(event.data);
+      if (name === "moment") say(data.error ? "off" : "on", data.error ? "unreadable" : "event " + data.lsn.toLocaleString("en"),
+        data.isWritten ? " · an app has it open" : data.error ? "" : " · no app has it open");
+      session.moment = name === "moment" ? data : session.moment;
+      current?.shown.heard?.(name, data);
+    });
+  }
+}
+
+/** The command has gone: said at once, and asked again every second until it is there. */
+async function lose() {
+  isLost = true;
+  if (isAsking) return;
+  isAsking = true;
+  say("off busy", "not connected");
+  document.body.dataset.lost = "";
+  lost.hidden = false;
+  show(lost, "The command has ended, or its machine sleeps. What is shown stays; this page goes on when the command is there again.");
+  for (let pause = 500; isAsking; pause = 1_000) {
+    await new Promise((done) => setTimeout(done, pause));
+    try {
+      Object.assign(session, await get("session"));
+      isAsking = false;
+      follow();
+    } catch (error) {
+      if (error.status === 401) show(lost,
+        "The command was started again, with a new token. Open the address that it printed; then this page goes on too.");
+      else if (error.status) show(lost, error.message);
+    }
+  }
+}
+
+function found() {
+  isLost = false;
+  delete document.body.dataset.lost;
+  lost.hidden = true;
+  if (session.kind === "server") say("on", "serving");
+  current?.shown.found?.();
+}
+
+// Keys
+
+const keys = [["1 … 9", "go to a view"], ["/", "go to the filter"], ["↑ ↓ or j k", "move in a table"], ["Enter", "open the row"],
+  ["Esc", "close what is open"], ["r", "read again"], ["t", "light or dark"], ["?", "this list"]];
+
+function help() {
+  const dialog = el("dialog", { "aria-labelledby": "keys" }, el("h2", { id: "keys" }, "Keys"),
+    el("div", { class: "keys" }, keys.map(([key, meaning]) => [el("span", {}, el("kbd", {}, key)), el("span", {}, meaning)])),
+    el("div", { class: "row" }, button("Close", () => dialog.close(), { class: "main" })));
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog")) return;
+  if (event.key === "Escape") return current?.shown.escape?.();
+  if (event.target.closest("input, textarea, select")) return;
+  if (event.key === "/") main.querySelector("input[type=search]")?.focus();
+  else if (event.key === "?") help();
+  else if (event.key === "t") switchTheme();
+  else if (event.key === "r") current?.shown.found?.();
+  else if (/^[1-9]$/.test(event.key) && views[event.key - 1]) go(views[event.key - 1].name);
+  else return;
+  event.preventDefault();
+});
+document.getElementById("theme").addEventListener("click", switchTheme);
+document.getElementById("help").addEventListener("click", help);
+
+// Start
+
+into(main, async () => {
+  Object.assign(session, await get("session"));
+  const path = document.getElementById("path");
+  path.title = words(session.path);
+  show(path, words(session.path));
+  views = session.kind === "store" ? storeViews(badge) : serverViews(badge);
+  if (session.kind === "server") say("on", "serving");
+  addEventListener("hashchange", route);
+  follow();
+  route();
+}, "Opening …");

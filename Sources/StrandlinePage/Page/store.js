@@ -1,0 +1,937 @@
+// The views of a store: its records, one record and its story, sync, the log, and the space that it takes.
+
+import {
+  Grid, address, button, bytes, calmly, change, confirm, count, duration, el, empty, failed, get, go, into, isNumeric, loading,
+  plainTable, plural, put, run, says, session, show, shown, text, time, toast, typed, widthOf, words,
+} from "./parts.js";
+
+const pageLength = 200;
+
+export function storeViews(badge) {
+  return [
+    { name: "records", title: "Records", open: (node, params) => new Records(node, params) },
+    { name: "sync", title: "Sync", open: (node) => new Sync(node, badge) },
+    { name: "log", title: "Log", open: (node, params) => new LogView(node, params, "store") },
+    { name: "space", title: "Space", open: (node) => new Space(node) },
+  ];
+}
+
+const zoned = (zone) => (zone ? ["--zone", zone] : []);
+
+/** The address of a record, beside the table that is shown now. */
+function recordAddress(zone, name) {
+  const params = Object.fromEntries(["type", "zone", "sort"].map((key) => [key, here().get(key)]));
+  return address("records", { ...params, where: here().getAll("where"), in: zone, name });
+}
+
+function here() {
+  const [view, query] = location.hash.slice(1).split(/\?(.*)/s);
+  return new URLSearchParams(view === "records" || view === "" ? query ?? "" : "");
+}
+
+// Records
+
+/** The pages of a query that were read, by their number. A page that was read long ago is read again when it is in sight. */
+class Pages {
+  constructor(args, total, changed) {
+    this.args = args;
+    this.total = total;
+    this.changed = changed;
+    this.length = 0;
+    this.pages = new Map();
+    this.cursors = [null];
+    this.unreadable = new Map();
+    this.stopper = new AbortController();
+  }
+
+  at(index) {
+    const number = Math.floor(index / pageLength), page = this.pages.get(number);
+    if (page) return page[index % pageLength];
+    if (number < this.cursors.length) this.read(number).catch(() => {});
+    return undefined;
+  }
+
+  /** Reads on before the end is in sight. */
+  near(index) {
+    if (!this.failure && this.cursors.length > this.pagesRead && index + 3 * pageLength > this.length && !this.reading) this.read(this.pagesRead).catch(() => {});
+  }
+
+  get pagesRead() { return Math.ceil(this.length / pageLength); }
+  get isWhole() { return this.length > 0 && this.cursors.length <= this.pagesRead; }
+
+  async read(number) {
+    if (this.reading) return this.reading;
+    this.reading = this.readNow(number);
+    try { return await this.reading; } finally {
+      this.reading = undefined;
+      this.changed(this);
+    }
+  }
+
+  async readNow(number) {
+    const cursor = this.cursors[number];
+    const begun = performance.now();
+    try {
+      const answer = await run("query", [...this.args, "--limit", String(pageLength), ...(cursor ? ["--after", cursor] : [])],
+        this.stopper.signal);
+      const end = answer.lines.pop();
+      for (const one of end?.unreadable ?? []) this.unreadable.set(one.zoneName + "\n" + one.recordName, one);
+      this.pages.set(number, answer.lines);
+      if (end?.cursor) this.cursors[number + 1] = end.cursor;
+      this.length = Math.max(this.length, number * pageLength + answer.lines.length);
+      // The pages that were used last stay: 20,000 records.
+      if (this.pages.size > 100) this.pages.delete([...this.pages.keys()].sort((a, b) => Math.abs(b - number) - Math.abs(a - number))[0]);
+      this.command ??= answer.command;
+      this.failure = undefined;
+    } catch (error) {
+      if (error.name !== "AbortError") this.failure = error;
+      throw error;
+    } finally { this.milliseconds = performance.now() - begun; }
+  }
+}
+
+class Records {
+  constructor(node, params) {
+    this.side = el("nav", { class: "side", "aria-label": "Types and zones" });
+    this.tools = el("div", { class: "tools" });
+    this.notes = el("div", { class: "notes" });
+    this.foot = el("div", {});
+    this.grid = new Grid("Records", {
+      open: (record) => { location.hash = recordAddress(record.zoneName, record.recordName); },
+      sort: (column) => this.sort(column),
+      at: (record) => this.params.get("name") === record.recordName && this.params.get("in") === record.zoneName,
+    });
+    this.grid.moved = () => this.position();
+    this.middle = el("section", { class: "middle", "aria-label": "Records" }, this.tools, this.notes, this.grid.node, this.foot);
+    this.detail = el("section", { class: "detail", "aria-label": "One record", hidden: true });
+    this.frame = el("div", { class: "split" }, this.side, this.middle, this.detail);
+    put(node, this.frame);
+    this.where = el("span", { class: "dim", role: "status" });
+    this.again = calmly(700, () => this.refresh());
+    this.update(params);
+  }
+
+  close() { this.pages?.stopper.abort(); }
+  found() { this.read(); }
+  heard(name) { if (name === "moment") this.again(); }
+  escape() { if (this.params.get("name")) this.closeRecord(); }
+
+  closeRecord() {
+    const params = new URLSearchParams(this.params);
+    params.delete("name");
+    params.delete("in");
+    location.hash = "records?" + params;
+    this.grid.node.focus();
+  }
+
+  with(changes) {
+    const next = { type: this.params.get("type"), zone: this.params.get("zone"), sort: this.params.get("sort"),
+      where: this.params.getAll("where"), ...changes };
+    go("records", next);
+  }
+
+  update(params) {
+    this.params = params;
+    const key = JSON.stringify([params.get("type"), params.get("zone"), params.get("sort"), params.getAll("where")]);
+    if (key !== this.key) {
+      this.key = key;
+      this.read();
+    }
+    this.showDetail();
+    this.grid.frame();
+  }
+
+  showDetail() {
+    const name = this.params.get("name"), zone = this.params.get("in") ?? "Main";
+    this.frame.classList.toggle("open", name !== null);
+    this.detail.hidden = name === null;
+    const key = name === null ? null : zone + "\n" + name;
+    if (key === this.detailKey) return;
+    this.detailKey = key;
+    this.record?.close();
+    this.record = key === null ? undefined : new RecordDetail(this.detail, zone, name, () => this.closeRecord());
+  }
+
+  /** The types and zones, then the table. */
+  async read() {
+    this.pages?.stopper.abort();
+    try {
+      await this.readSide();
+    } catch (error) {
+      show(this.notes, failed(error, () => this.read()));
+      return;
+    }
+    if (!this.types.length) {
+      show(this.tools);
+      show(this.notes);
+      show(this.foot);
+      this.grid.setColumns([]);
+      this.grid.setRows({ length: 0, at: () => undefined, near: () => {} });
+      this.grid.node.hidden = true;
+      show(this.notes,
+        empty("No record lives here", "When an app saves one, it is shown at once.", el("code", {}, "strandline import STORE FILE")));
+      this.isEmpty = true;
+      return;
+    }
+    this.grid.node.hidden = false;
+    this.isEmpty = false;
+    this.type = this.params.get("type") ?? this.types.reduce((most, one) => one.records > most.records ? one : most).type;
+    this.showSide();
+    this.showTools();
+    await this.readTable();
+  }
+
+  async readSide() {
+    const [types, zones] = await Promise.all([run("types", zoned(this.params.get("zone"))), run("zones")]);
+    this.types = types.lines;
+    this.zones = zones.lines;
+  }
+
+  showSide() {
+    const zone = this.params.get("zone"), total = this.zones.reduce((sum, one) => sum + one.records, 0);
+    const item = (label, number, isAt, to, trouble) => el("a",
+      { href: to, "aria-current": isAt ? "true" : undefined, title: words(label) }, el("span", { class: "grow" }, text(label)),
+      trouble && el("span", { class: "bad" }, "!"), el("span", { class: "dim" }, count(number)));
+    show(this.side, el("h3", {}, "Types"),
+      this.types.map((one) => item(one.type, one.records, one.type === this.type, address("records", { type: one.type, zone }))),
+      this.zones.length > 1 || zone ? [el("h3", {}, "Zones"), item("All zones", total, !zone, address("records", { type: this.type })),
+        this.zones.map((one) => item(one.zoneName, one.records, one.zoneName === zone,
+          address("records", { type: this.type, zone: one.zoneName }), one.lostReason))] : null);
+  }
+
+  showTools() {
+    const filters = this.params.getAll("where");
+    const hints = el("datalist", { id: "hints" });
+    const input = el("input", {
+      type: "search", list: "hints", placeholder: "Filter: title = Low tide, size >= 10, tags LIST_CONTAINS sea", "aria-label": "Add a condition: field, comparator, value", spellcheck: false, autocomplete: "off",
+      on: { keydown: (event) => {
+        if (event.key === "Enter" && input.value.trim()) this.with({ where: [...filters, input.value.trim()] });
+        else if (event.key === "Escape") { input.value = ""; input.blur(); event.stopPropagation(); }
+      } },
+    });
+    this.hints = hints;
+    show(this.tools,
+      filters.map((filter) => el("span", { class: "filter" }, text(filter),
+        button("×", () => this.with({ where: filters.filter((one) => one !== filter) }),
+          { "aria-label": "Remove the condition " + words(filter) }))),
+      input, hints, this.where);
+  }
+
+  sort(column) {
+    const next = column.order === "asc" ? column.field + ":desc" : column.order === "desc" ? null : column.field + ":asc";
+    this.with({ sort: next });
+  }
+
+  async readTable() {
+    const zone = this.params.get("zone"), sort = this.params.get("sort"), filters = this.params.getAll("where");
+    const conditions = [...filters.flatMap((filter) => ["--where", filter]), ...(sort ? ["--sort", sort] : [])];
+    const args = [this.type, ...zoned(zone), ...conditions];
+    const total = filters.length ? undefined : this.types.find((one) => one.type === this.type)?.records ?? 0;
+    this.plan = undefined;
+    const pages = this.pages = new Pages(args, total, (changed) => { if (changed === this.pages) this.drew(); });
+    show(this.notes);
+    const wait = setTimeout(() => { if (this.pages === pages) show(this.notes,
+      loading(sort || filters.length ? "Looking through the records …" : undefined)); },
+      200);
+    try { await pages.read(0); } catch (error) {
+      if (error.name === "AbortError" || this.pages !== pages) return;
+      this.grid.setRows({ length: 0, at: () => undefined, near: () => {} });
+      show(this.foot);
+      show(this.notes, failed(error, () => this.readTable()));
+      return;
+    } finally { clearTimeout(wait); }
+    if (this.pages !== pages) return;
+    this.setColumns();
+    this.grid.setRows(pages);
+    show(this.foot, says(pages.command));
+    this.showNotes();
+    if (sort || filters.length) this.explain([this.type, ...zoned(zone), ...conditions]);
+  }
+
+  setColumns() {
+    const sample = [...this.pages.pages.values()][0].slice(0, 100), sort = this.params.get("sort");
+    const kinds = new Map();
+    for (const record of sample) for (const [name, value] of Object.entries(record.fields)) kinds.set(name,
+      kinds.get(name) ?? typed(value)[0]);
+    const names = [...kinds.keys()].sort();
+    if (this.hints) show(this.hints,
+      names.flatMap((name) => [el("option", { value: name + " = " }),
+        el("option", { value: name + (isNumeric(kinds.get(name)) ? " >= " : " BEGINS_WITH ") })]));
+    const open = (record) => (name, zone) => recordAddress(zone ?? record.zoneName, name);
+    const plain = (value) => value === undefined ? "" : typeof value === "string" ? value : Array.isArray(value) ? value.join("  ") + "  " : typed(value)[0] === "TIMESTAMP" ? "00/00/0000, 00:00:00 PM" : String(JSON.stringify(typed(value)[1]));
+    const several = new Set(sample.map((record) => record.zoneName)).size > 1;
+    this.grid.setColumns([
+      { name: "record", width: widthOf("record", sample.map((record) => record.recordName), 30),
+        cell: (record) => el("a", { href: recordAddress(record.zoneName, record.recordName), tabindex: -1 }, text(record.recordName)) },
+      ...(several ? [{ name: "zone", width: widthOf("zone", sample.map((record) => record.zoneName), 18),
+        cell: (record) => text(record.zoneName) }] : []),
+      ...names.map((name) => ({
+        name, field: name, isNumeric: isNumeric(kinds.get(name)), order: sort?.startsWith(name + ":") ? sort.slice(name.length + 1) : undefined,
+        width: widthOf(name, sample.map((record) => plain(record.fields[name]).slice(0, 80))),
+        cell: (record) => record.fields[name] === undefined ? el("span", { class: "dim" }, "–") : shown(record.fields[name], open(record)),
+      })),
+      ...(sample.some((record) => record.parent) ? [{ name: "parent", width: 18,
+        cell: (record) => record.parent ? el("a", { href: recordAddress(record.zoneName, record.parent), tabindex: -1 },
+          text(record.parent)) : "" }] : []),
+    ]);
+  }
+
+  drew() {
+    this.grid.draw();
+    this.showNotes();
+  }
+
+  showNotes() {
+    const pages = this.pages;
+    show(this.notes,
+      pages.failure && el("div", { class: "note bad" }, text(pages.failure.message),
+        button("Try again", () => { pages.failure = undefined; pages.near(pages.length); })),
+      pages.unreadable.size > 0 && el("details", { class: "note bad" },
+        el("summary", {}, plural(pages.unreadable.size, "record") + " cannot be read; the others are below"),
+        [...pages.unreadable.values()].map((one) => el("p", {},
+          el("a", { href: recordAddress(one.zoneName, one.recordName) }, text(one.recordName)), ": ", text(one.message)))),
+      this.plan,
+      pages.length === 0 && !pages.failure && empty("No record meets this",
+        this.params.getAll("where").length ? button("Remove the conditions", () => this.with({ where: [] })) : null));
+    this.position();
+  }
+
+  position() {
+    const pages = this.pages;
+    if (!pages?.length) return show(this.where);
+    const total = pages.isWhole ? pages.length : pages.total;
+    show(this.where,
+      `${count(Math.min(this.grid.first + 1, pages.length))}–${count(Math.min(this.grid.last + 1, pages.length))} of ${total === undefined ? count(pages.length) + " or more" : count(total)}`);
+  }
+
+  /** How the store found them, where an index would be faster. */
+  async explain(args) {
+    const pages = this.pages;
+    this.plan = undefined;
+    try {
+      const answer = await run("query", [...args, "--explain"]);
+      const sentence = answer.lines.join(" ");
+      if (this.pages !== pages || /^(index|uses|by index)/i.test(sentence)) return;
+      this.plan = el("div", { class: "note" }, text(sentence));
+      this.showNotes();
+    } catch { /* The table says what is wrong. */ }
+  }
+
+  /** Something is new: the counts, and the table while its beginning is in sight and it is quickly read. */
+  async refresh() {
+    try {
+      if (this.isEmpty) return await this.read();
+      await this.readSide();
+      this.showSide();
+      this.record?.refresh();
+      const pages = this.pages;
+      if (!pages || pages.reading || this.grid.node.scrollTop > rowsInSight || (pages.milliseconds > 400 && pages.length)) {
+        if (pages) pages.total = pages.total === undefined ? undefined : this.types.find((one) => one.type === this.type)?.records ?? 0;
+        return this.position();
+      }
+      const next = new Pages(pages.args,
+        pages.total === undefined ? undefined : this.types.find((one) => one.type === this.type)?.records ?? 0,
+        (changed) => { if (changed === this.pages) this.drew(); });
+      await next.read(0);
+      if (this.pages !== pages) return;
+      const before = new Map((pages.pages.get(0) ?? []).map((record) => [record.recordName + "\n" + record.zoneName,
+        JSON.stringify(record.fields)]));
+      for (const record of next.pages.get(0)) record.isNew = before.get(record.recordName + "\n" + record.zoneName) !== JSON.stringify(record.fields);
+      this.pages = next;
+      if (!pages.length) this.setColumns();
+      this.grid.setRows(next, true);
+      this.showNotes();
+    } catch (error) { if (error.name !== "AbortError" && error.status !== 0) show(this.notes, failed(error, () => this.read())); }
+  }
+}
+
+const rowsInSight = 200;
+
+// One record
+
+class RecordDetail {
+  constructor(node, zone, name, close) {
+    Object.assign(this, { node, zone, name, tab: RecordDetail.tab ?? "fields" });
+    this.body = el("div", { class: "body", tabindex: -1 });
+    this.foot = el("div", {});
+    this.tabs = el("div", { class: "tabs", role: "tablist" });
+    show(node,
+      el("header", {}, el("div", { class: "grow" }, el("h1", {}, text(name)), el("span", { class: "dim" }, "zone ", text(zone))),
+        button("×", close, { class: "quiet", "aria-label": "Close the record" })),
+      this.tabs, this.body, this.foot);
+    this.showTabs();
+    this.read();
+  }
+
+  close() { this.isClosed = true; }
+
+  showTabs() {
+    const tab = (name, title) => button(title, () => { this.tab = RecordDetail.tab = name; this.showTabs(); this.read(); },
+      { role: "tab", "aria-selected": String(this.tab === name) });
+    show(this.tabs, tab("fields", "Fields"), tab("story", "Story"));
+  }
+
+  read() { into(this.body, () => this.tab === "fields" ? this.fields() : this.story(),
+    this.tab === "story" ? "Reading the log …" : undefined); }
+
+  /** Only fields: a story reads the whole log. */
+  refresh() { if (!this.isClosed && this.tab === "fields" && !this.body.contains(document.activeElement)) this.read(); }
+
+  get args() { return [this.name, "--zone", this.zone]; }
+
+  link(zone, name) { return el("a", { href: recordAddress(zone ?? this.zone, name) }, text(name)); }
+
+  async fields() {
+    let answer;
+    try { answer = await run("get", [...this.args, "--stamps"]); } catch (error) {
+      if (error.status !== 66) throw error;
+      const story = button("Its story", () => { this.tab = "story"; this.showTabs(); this.read(); });
+      return empty("No record of this name lives here", "It was deleted, or never was here.", story);
+    }
+    const [record, last] = answer.lines;
+    show(this.foot, says(answer.command.replace(" --stamps", "")));
+    const stamps = last?.stamps ?? {};
+    const names = Object.keys(record.fields).sort();
+    const stamped = this.stamped ??= el("input", { type: "checkbox" });
+    const kind = (name) => el("span", { class: "kind" }, typed(record.fields[name])[0].toLowerCase());
+    const table = el("table", { class: "fields" },
+      names.map((name) => el("tr", {}, el("th", { scope: "row", title: words(name) }, text(name)),
+      el("td", {}, kind(name), shown(record.fields[name], (to, zone) => recordAddress(zone ?? this.zone, to), true),
+        stamped.checked && this.stamp(stamps[name])))));
+    stamped.onchange = () => this.read();
+    const children = el("div", {},
+      button("Find its children", () => into(children, () => this.children(record), "Looking through the zone …")));
+    return [
+      el("div", { class: "row" }, el("span", { class: "tag accent" }, text(record.recordType)),
+        record.parent && el("span", {}, "parent ", this.link(this.zone, record.parent)), el("span", { class: "grow" }),
+        el("label", { class: "check dim" }, stamped, "stamps")),
+      names.length ? table : el("p", { class: "dim" }, "It has no fields."),
+      children,
+    ];
+  }
+
+  stamp(stamp) { return stamp && el("div", { class: "kind" }, "written ", time(stamp.milliseconds), " by writer ",
+    el("code", {}, stamp.writer)); }
+
+  async children() {
+    const types = (await run("types", ["--zone", this.zone])).lines;
+    const parent = JSON.stringify({ type: "REFERENCE", value: { recordName: this.name, action: "NONE" } });
+    const found = await Promise.all(types.map((one) => run("query",
+      [one.type, "--zone", this.zone, "--where", "___parent = " + parent, "--limit", "100"])));
+    const records = found.flatMap((answer) => answer.lines.filter((line) => line.recordName));
+    if (!records.length) return el("p", { class: "dim" }, "No record of the zone has it as its parent.");
+    return [el("h3", {}, "Children"),
+      records.map((record) => el("span", { class: "chip" }, this.link(this.zone, record.recordName),
+        el("span", { class: "kind" }, " ", text(record.recordType))))];
+  }
+
+  // Its story: the sentences of `why`, and beside each what `history` knows of the event.
+
+  async story() {
+    const [why,
+      history] = await Promise.all([run("why", this.args), run("history", [...this.args, "--limit", "1000"]).catch(() => ({ lines: [] }))]);
+    show(this.foot, says(why.command));
+    const now = why.lines.pop();
+    const changes = new Map();
+    for (const one of history.lines) changes.set(one.lsn, [...(changes.get(one.lsn) ?? []), one]);
+    let before = {};
+    const items = why.lines.map((sentence) => {
+      const here = changes.get(sentence.lsn) ?? [];
+      const version = here.find((one) => one.record)?.record;
+      const difference = version && this.difference(before, version.fields);
+      if (version) before = version.fields;
+      const isTrouble = ["held", "refused", "blocked", "conflicted"].includes(sentence.kind);
+      const origin = ["fetchedSave", "fetchedDelete", "settled", "listed", "refused"].includes(sentence.kind) ? "server" : "local";
+      return el("li", { class: isTrouble ? "trouble" : origin },
+        el("div", { class: "when" }, el("a", { href: address("log", { at: sentence.lsn }) }, "event " + count(sentence.lsn)),
+          el("span", { class: "tag" }, text(sentence.kind)), sentence.milliseconds !== null && time(sentence.milliseconds)),
+        el("div", { class: "what" }, text(sentence.words)),
+        here.filter((one) => one.fields).map((one) => this.conflict(one)), difference);
+    });
+    return [
+      el("div", { class: "now" }, el("b", {}, "Now: "), text(now.words), now.try && el("div", {}, "Try ", el("code", {}, text(now.try)))),
+      history.lines.length === 1000 && el("p", { class: "note" }, "Only the first thousand changes are shown."),
+      el("ol", { class: "story" }, items),
+    ];
+  }
+
+  difference(before, after) {
+    const names = [...new Set([...Object.keys(before),
+      ...Object.keys(after)])].sort().filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]));
+    if (!names.length) return null;
+    return el("table", { class: "diff" }, names.slice(0, 40).map((name) => el("tr", {}, el("td", {}, text(name)), el("td", {},
+      before[name] !== undefined && [el("span", { class: "was" }, el("span", { class: "only-reader" }, "was "), shown(before[name])), " "],
+      after[name] !== undefined ? el("span", { class: "is" }, shown(after[name])) : el("span", { class: "dim" }, "cleared")))));
+  }
+
+  conflict(one) {
+    const lost = { here: "lost here", there: "lost at the server", both: "lost on both sides", none: "both put together" };
+    return plainTable("Who lost", ["field", "rule", "outcome"],
+      one.fields.map((field) => [text(field.name === "___parent" ? "its parent" : field.name), text(field.rule),
+        lost[field.lost] ?? field.lost]));
+  }
+}
+
+// Sync
+
+const requestKinds = "sent,settled,refused,held,pace,tokenAdvanced,conflicted,blocked,zoneChanged";
+
+class Sync {
+  constructor(node, badge) {
+    this.badge = badge;
+    this.board = el("div", { class: "board" });
+    put(node, this.board);
+    this.again = calmly(500, () => this.read(true));
+    this.clock = setInterval(() => this.tick(), 1_000);
+    this.read();
+  }
+
+  close() { clearInterval(this.clock); }
+  found() { this.read(true); }
+  heard(name) { if (name === "moment") this.again(); }
+
+  read(isQuiet) {
+    if (isQuiet && this.board.querySelector(".card") && !this.board.querySelector(".failed")) this.nodes().then((nodes) => this.renew(nodes)).catch((error) => { if (error.status) show(this.board,
+      failed(error, () => this.read())); });
+    else into(this.board, () => this.nodes());
+  }
+
+  async nodes() {
+    const [status, pending, held] = await Promise.all([run("status"), run("pending", ["--limit", "500"]), run("held")]);
+    const state = status.lines[0];
+    this.badge("sync", state.held.length || "", true);
+    const events = await this.events(state.durableLSN);
+    const nodes = [this.state(state, status.command), this.zones(state.zones), this.held(held.lines),
+      this.pending(pending.lines, state.unsettled), this.requests(events)];
+    return nodes;
+  }
+
+  /** Shows new facts, and leaves open, scrolled and focused what was. */
+  renew(nodes) {
+    const board = this.board, all = (selector) => [...board.querySelectorAll(selector)];
+    const wasOpen = new Map(all("details").map((one) => [one.dataset.key, [one.open, one.querySelector(".list")?.scrollTop ?? 0]]));
+    const at = all("a, button, summary").indexOf(document.activeElement);
+    show(board, nodes);
+    for (const one of all("details")) if (wasOpen.has(one.dataset.key)) {
+      [one.open] = wasOpen.get(one.dataset.key);
+      const list = one.querySelector(".list");
+      if (list) [, list.scrollTop] = wasOpen.get(one.dataset.key);
+    }
+    if (at >= 0) all("a, button, summary")[at]?.focus({ preventScroll: true });
+  }
+
+  /** The newest events that tell of requests, of the last ten thousand of the log. */
+  async events(newest) {
+    const from = Math.max(1, newest - 10_000);
+    return (await run("log-dump", ["--from", String(from), "--kind", requestKinds])).lines;
+  }
+
+  card(title, isWide,
+    ...children) { return el("section", { class: "card" + (isWide ? " wide" : ""), "aria-label": title },
+      el("header", {}, el("h2", {}, title)), children); }
+
+  state(state) {
+    const fact = (name, value, small) => el("div", {}, el("dt", {}, name), el("dd", { class: small && "small" }, value));
+    const phase = state.damage.length ? el("span", { class: "bad" },
+      "damaged") : state.account === null ? "never synced" : state.unsettled === 0 ? el("span", { class: "good" },
+      "everything is at the server") : state.waitMilliseconds ? el("span", { class: "warn" }, "waits") : "has changes to send";
+    this.waitEnd = state.waitMilliseconds ? Date.now() + state.waitMilliseconds : undefined;
+    this.wait = el("span", {});
+    const card = this.card("State", true,
+      el("dl", { class: "facts" }, fact("phase", phase, true), fact("unsettled", count(state.unsettled)),
+        fact("oldest of them", state.oldestUnsettledMilliseconds === null ? "–" : duration(state.oldestUnsettledMilliseconds)),
+        fact("held", el("span", { class: state.held.length && "bad" }, count(state.held.length))), fact("records",
+          count(state.records)), fact("deleted names", count(state.deleted)),
+        fact("newest event", count(state.durableLSN)), fact("all settled to", count(state.checkpoint)), fact("blocked",
+          count(state.openBlocks)),
+        fact("account",
+          state.account ? [text(state.account.container),
+            el("span", { class: "kind" }, " ", text(state.account.environment), ", ", state.account.scopes.join(" and "))] : "none",
+          true)),
+      state.waitMilliseconds !== null && el("div", { class: "note warn" }, "The server must not be asked for ", this.wait, ": ",
+        text(state.waitReason ?? "")),
+      state.damage.map((damage) => el("div", { class: "note bad" },
+        text(`${damage.file}, byte ${count(damage.offset)}: ${damage.message}`), el("a", { href: "#space" }, "where it is"))));
+    this.tick();
+    return card;
+  }
+
+  tick() { if (this.waitEnd && this.wait) show(this.wait, duration(Math.max(0, this.waitEnd - Date.now()))); }
+
+  zones(zones) {
+    if (!zones.length) return this.card("Zones", false, el("p", { class: "dim" }, "No zone yet."));
+    const rows = zones.map((zone) => [el("a", { href: address("records", { zone: zone.zoneName }) }, text(zone.zoneName)),
+      count(zone.records),
+      zone.lostReason ? el("span", { class: "bad" }, "lost (", zone.lostReason, "): ",
+        text(zone.lostWords)) : [[zone.listed && plural(zone.listed, "record") + " to fetch", zone.isDirty && "has changes to fetch",
+          !zone.hasToken && "not fetched yet",
+          zone.ghostsPossible && "may hold what the server has deleted"].filter(Boolean).join(", ") || el("span", { class: "good" },
+          "in step")],
+      this.acts([zone.lostReason && ["Resume", "resume"], ["Resync from server", "resync-from-server"],
+        ["Resync from here", "resync-from-here"]],
+        ([title, verb]) => this.changeZone(zone, title, verb))]);
+    return this.card("Zones", false, plainTable("Zones", ["zone", "#records", "state", ""], rows));
+  }
+
+  acts(verbs, act) {
+    const refusal = session.changeRefusal;
+    return el("td", { class: "acts" },
+      refusal ? null : verbs.filter(Boolean).map((verb) => button(verb[0], () => act(verb), { class: verb[2] })));
+  }
+
+  changeZone(zone, title, verb) {
+    const what = {
+      resume: `The next sync fetches the zone from its beginning: ${plural(zone.records, "record")} here. If the server shows the same as before, it is lost again.`,
+      "resync-from-server": `The next sync fetches the zone from its beginning, and removes here those of its ${plural(zone.records, "record")} that the server does not have.`,
+      "resync-from-here": `The next sync fetches the zone from its beginning, and uploads again those of its ${plural(zone.records, "record")} that the server does not have.`,
+    };
+    this.doIt([title, ` the zone ${words(zone.zoneName)}?`].join(""), [what[verb]], title, verb === "resync-from-server", "zones",
+      [verb, zone.zoneName]);
+  }
+
+  async doIt(title, sentences, action, isDanger, verb, args) {
+    if (!await confirm(title, sentences, action, isDanger)) return;
+    try {
+      await change(verb, args);
+      toast("Done. The next sync takes it up.");
+    } catch (error) {
+      toast(error.message + (error.remedy ? ". Try: " + error.remedy : ""));
+    }
+    this.read(true);
+  }
+
+  held(held) {
+    if (!held.length) return this.card("Held", false, el("p", { class: "dim" }, "Nothing is set aside."));
+    const groups = Map.groupBy(held, (one) => one.code + " · " + one.direction);
+    const retry = session.changeRefusal ? null : button("Retry all",
+      () => this.doIt("Retry all that is held?", [`The next sync sends ${plural(held.length, "held record")} once more.`], "Retry all",
+        false, "held", ["retry"]));
+    return this.card("Held", false, retry && el("div", { class: "row" }, retry),
+      [...groups].map(([code, list]) => el("details", { "data-key": "held" + code, open: groups.size < 4 },
+        el("summary", {}, el("span", { class: "tag bad" }, text(code)), " ", plural(list.length, "record")),
+      el("div", { class: "list" },
+        plainTable("Held: " + words(code), ["record", "the server's words", "next", ""], list.slice(0, 100).map((one) => [
+        this.record(one), [text(one.reason),
+          el("div", { class: "kind" }, "tried ", plural(one.attempts, "time"), one.requestUUID && [", request ", text(one.requestUUID)])],
+        one.retryMilliseconds === null ? "waits for a person" : "in " + duration(one.retryMilliseconds),
+        this.acts(one.direction === "upload" ? [["Release", "release"], ["Discard", "discard", "danger"]] : [],
+          ([title, verb]) => this.doIt(`${title} ${words(one.recordName)}?`,
+          [verb === "release" ? "The next sync sends the change of this 1 record once more." : "The change of this 1 record that the server has not accepted is given up. It shows the server's version again; a record that the server never had is gone."], title, verb === "discard", "held", [verb,
+            one.recordName, "--zone", one.zoneName])),
+      ]))))));
+  }
+
+  record(one) { return el("a", { href: address("records", { in: one.zoneName, name: one.recordName }) }, text(one.recordName)); }
+
+  pending(pending, total) {
+    if (!pending.length) return this.card("Pending", false, el("p", { class: "dim" }, "Nothing is owed to the server."));
+    const names = { held: "set aside", target: "waits for its target", referrer: "waits for what refers to it",
+      together: "waits for its companion", zone: "its zone is not synced", halted: "the server refuses all like it",
+      null: "is sent with the next sync" };
+    const groups = Map.groupBy(pending, (one) => String(one.waitsFor));
+    return this.card("Pending", false,
+      total > pending.length && el("p", { class: "dim" }, `The oldest ${count(pending.length)} of ${count(total)}.`),
+      [...groups].map(([cause, list]) => el("details", { "data-key": "pending" + cause, open: groups.size < 3 },
+        el("summary", {}, names[cause] ?? cause, " ", el("span", { class: "badge" }, count(list.length))),
+      el("div", { class: "list" },
+        plainTable("Pending: " + names[cause], ["record", "change", "#age", "#event", ""],
+          list.slice(0, 100).map((one) => [this.record(one), one.change, one.ageMilliseconds === null ? "–" : duration(one.ageMilliseconds),
+              el("a", { href: address("log", { at: one.lsn }) }, count(one.lsn)),
+        [one.mayHaveArrived && el("span", { class: "tag warn", title: "A request carried it whose answer is not known" },
+          "may have arrived"),
+          one.target && [" ", this.record({ ...one, recordName: one.target })], one.code && [" ", text(one.code)]]]))),
+      list.length > 100 && el("p", { class: "dim" }, "and ", plural(list.length - 100, "other")))));
+  }
+
+  /** What was sent, and what became of it: the log has no times of requests. */
+  requests(events) {
+    const rows = [];
+    const within = (lsns,
+      lsn) => lsns.split(" ").some((run) => { const [a, b] = run.split("-").map(Number); return lsn >= a && lsn <= (b || a); });
+    for (const [at, event] of events.entries()) {
+      if (event.kind === "sent") {
+        const outcomes = {};
+        for (const later of events.slice(at + 1)) {
+          if (later.kind === "sent" && later.detail.zone === event.detail.zone) break;
+          if (later.detail.mutation && within(event.detail.lsns,
+            later.detail.mutation)) { const outcome = later.kind === "settled" ? later.detail.outcome : later.kind; outcomes[outcome] = (outcomes[outcome] ?? 0) + 1; }
+        }
+        const said = Object.entries(outcomes).map(([outcome, number]) => `${count(number)} ${outcome}`).join(", ");
+        rows.push([event.lsn, "upload", text(event.detail.zone), plural(event.detail.mutations, "change"),
+          said || el("span", { class: "warn" }, "no answer in the log")]);
+      } else if (event.kind === "tokenAdvanced") rows.push([event.lsn, "fetch", text(event.detail.zone), "", "up to a new change token"]);
+      else if (event.kind === "pace") rows.push([event.lsn, "pace", event.detail.scope,
+        event.detail.milliseconds ? "waits " + duration(event.detail.milliseconds) : "goes on", text(event.detail.reason ?? "")]);
+      else if (event.kind === "zoneChanged" && !/^(clean|dirty)$/.test(event.detail.change)) rows.push([event.lsn, "zone",
+        text(event.detail.zone), event.detail.change, text(event.detail.words ?? "")]);
+    }
+    const newest = rows.slice(-60).reverse();
+    return this.card("Requests of the last cycles", true,
+      newest.length ? plainTable("Requests", ["#event", "what", "of", "how much", "outcome"],
+        newest.map(([lsn, ...rest]) => [el("a", { href: address("log", { at: lsn }) }, count(lsn)), ...rest])) : el("p", { class: "dim" },
+        "The last ten thousand events tell of no request."));
+  }
+}
+
+// The log, of a store or of a server's journal
+
+const windowLength = 2_000;
+
+export class LogView {
+  constructor(node, params, role) {
+    this.role = role;
+    this.tools = el("div", { class: "tools" });
+    this.notes = el("div", { class: "notes" });
+    this.foot = el("div", {});
+    this.grid = new Grid("Events", { open: (event) => this.pick(event), at: (event) => event === this.picked });
+    this.detail = el("section", { class: "detail", "aria-label": "One event", hidden: true });
+    this.frame = el("div", { class: "split solo" },
+      el("section", { class: "middle", "aria-label": "Events" }, this.tools, this.notes, this.grid.node, this.foot), this.detail);
+    put(node, this.frame);
+    this.grid.setColumns([
+      { name: "event", width: 11, isNumeric: true, cell: (event) => count(event.lsn) },
+      { name: "kind", width: 18,
+        cell: (event) => el("span", { class: "tag" + (/held|refused|blocked|conflicted|unknown/.test(event.kind) ? " bad" : "") },
+          text(event.kind)) },
+      { name: "record", width: 28,
+        cell: (event) => event.recordName !== undefined ? role === "store" ? el("a",
+          { href: address("records", { in: event.zoneName, name: event.recordName }), tabindex: -1 },
+          text(event.recordName)) : text(event.recordName) : el("span", { class: "dim" },
+          text(event.zoneName ?? event.detail?.zone ?? "–")) },
+      { name: "detail", width: 60,
+        cell: (event) => Object.entries(event.detail).map(([name, value]) => [el("span", { class: "dim" }, text(name), " "),
+          text(value === "" ? "–" : value), "  "]) },
+    ]);
+    // A journal is read from its beginning each time, a store's log is not.
+    this.newer = calmly(role === "store" ? 100 : 1_500, () => this.readNewer());
+    this.update(params);
+  }
+
+  close() { this.isClosed = true; }
+  found() { this.read(); }
+  heard(name) { if ((name === "moment" || name === "request") && !this.isPaused && !this.at) this.newer(); }
+  escape() { this.pick(undefined); }
+
+  update(params) {
+    this.params = params;
+    this.at = Number(params.get("at")) || 0;
+    this.filters = ["kind", "record", "zone"].flatMap((name) => params.get(name) ? ["--" + name, params.get(name)] : []);
+    this.showTools();
+    this.read();
+  }
+
+  showTools() {
+    const box = (name, title, hint) => {
+      const input = el("input",
+        { value: this.params.get(name) ?? "", placeholder: hint, "aria-label": title, spellcheck: false, size: 16,
+          type: name === "kind" ? "search" : "text", on: { change: () => this.with({ [name]: input.value.trim() }) } });
+      return input;
+    };
+    this.pause = button(this.isPaused ? "Go on" : "Pause",
+      () => { this.isPaused = !this.isPaused; this.showTools(); if (!this.isPaused) this.readNewer(); },
+      { "aria-pressed": String(Boolean(this.isPaused)) });
+    this.where = el("span", { class: "dim grow", role: "status" });
+    show(this.tools, box("kind", "Only these kinds", "kinds: saved,merged"), box("record", "Only this record", "record"),
+      this.role === "store" && box("zone", "Only this zone", "zone"), this.where,
+      this.at ? el("span", { class: "filter" }, "around event " + count(this.at),
+        button("×", () => this.with({ at: undefined }), { "aria-label": "Show the newest events" })) : this.pause);
+  }
+
+  with(changes) { go("log",
+    { kind: this.params.get("kind"), record: this.params.get("record"), zone: this.params.get("zone"), at: this.params.get("at"),
+      ...changes }); }
+
+  dump(from, to) { return run("log-dump", ["--from", String(from), ...(to ? ["--to", String(to)] : []), ...this.filters]); }
+
+  async newest() {
+    if (this.role === "store") return (await run("status")).lines[0].durableLSN;
+    const databases = await get("databases");
+    return Math.max(0, ...databases.flatMap((database) => database.zones.map((zone) => zone.lastLSN)));
+  }
+
+  async read() {
+    const turn = this.turn = {};
+    this.events = [];
+    show(this.notes);
+    try {
+      const newest = this.at ? this.at + windowLength / 2 : await this.newest();
+      if (this.turn !== turn) return;
+      this.next = newest + 1;
+      this.oldest = newest + 1;
+      this.grid.setRows({ length: 0, at: () => undefined, near: () => {} });
+      await this.readOlder();
+      if (this.turn !== turn) return;
+      if (this.at) {
+        const index = this.events.findIndex((event) => event.lsn <= this.at);
+        if (index >= 0) { this.grid.choose(index); this.pick(this.events[index]); }
+      }
+    } catch (error) { if (this.turn === turn) show(this.notes, failed(error, () => this.read())); }
+  }
+
+  /** Reads windows backward until there are rows, or the log has begun. */
+  async readOlder() {
+    if (this.reading || this.oldest <= 1) return;
+    this.reading = true;
+    const turn = this.turn;
+    try {
+      for (let found = 0, looks = 0; found < 100 && this.oldest > 1 && looks < 50; looks++) {
+        const length = this.filters.length ? windowLength * Math.min(32, 2 ** looks) : windowLength;
+        const from = Math.max(1, this.oldest - length);
+        const answer = await this.dump(from, this.oldest);
+        if (this.turn !== turn || this.isClosed) return;
+        this.oldest = from;
+        found += answer.lines.length;
+        this.events.push(...answer.lines.reverse());
+        show(this.foot, says(answer.command));
+        for (const error of answer.errors) put(this.notes, el("div", { class: "note bad" }, text(error)));
+        this.draw();
+      }
+    } catch (error) { if (this.turn === turn) show(this.notes, failed(error, () => { show(this.notes); this.readOlder(); })); } finally {
+      this.reading = false;
+      if (this.turn === turn) this.draw();
+    }
+  }
+
+  async readNewer() {
+    if (this.isReadingNewer || !this.events || this.next === undefined) return;
+    this.isReadingNewer = true;
+    const turn = this.turn;
+    try {
+      const answer = await this.dump(this.next);
+      if (this.turn !== turn || !answer.lines.length) return;
+      for (const event of answer.lines) event.isNew = true;
+      this.next = answer.lines.at(-1).lsn + 1;
+      this.events.unshift(...answer.lines.reverse());
+      // So many as are of use; older ones are read again.
+      if (this.events.length > 50_000) { this.events.length = 40_000; this.oldest = this.events.at(-1).lsn; }
+      if (this.grid.node.scrollTop > 0) this.grid.node.scrollTop += answer.lines.length * 26;
+      this.draw();
+    } catch { /* The next event asks again, and a lost command is said above. */ } finally { this.isReadingNewer = false; }
+  }
+
+  draw() {
+    const events = this.events;
+    this.grid.setRows({ length: events.length, at: (index) => events[index],
+      near: (index) => { if (index + 300 > events.length) this.readOlder(); } },
+      true);
+    show(this.where,
+      events.length ? `${plural(events.length, "event")} read` + (this.oldest > 1 ? `, down to ${count(this.oldest)}` : ", to the beginning") : "");
+    if (!events.length && this.oldest <= 1 && !this.notes.childNodes.length) show(this.notes,
+      empty("No event", this.filters.length ? "None meets these filters." : "The log is empty."));
+    else if (events.length && this.notes.querySelector(".state:not(.failed)")) show(this.notes);
+  }
+
+  async pick(event) {
+    this.picked = event;
+    this.frame.classList.toggle("open", Boolean(event));
+    this.detail.hidden = !event;
+    this.grid.frame();
+    if (!event) return;
+    const body = el("div", { class: "body" });
+    const rows = [["kind", text(event.kind)], event.recordName !== undefined && ["record", text(event.recordName)],
+      event.zoneName !== undefined && ["zone", text(event.zoneName)],
+      ...Object.entries(event.detail).map(([name, value]) => [text(name), text(value)])].filter(Boolean);
+    const raw = el("div", {}, button("Its bytes", () => into(raw, async () => {
+      const line = (await run("log-dump", ["--from", String(event.lsn), "--to", String(event.lsn + 1), "--hex"])).lines[0];
+      if (!line) return el("p", { class: "dim" }, "A compaction has removed it.");
+      return [el("p", { class: "dim" }, `segment ${line.segment}, offset ${count(line.offset)}, ${plural(line.hex.length / 2, "byte")}`),
+        el("pre", { class: "json" },
+          (line.hex.match(/.{1,32}/g) ?? []).slice(0, 400).map((part) => part.replace(/../g, "$& ")).join("\n"))];
+    })));
+    show(this.detail,
+      el("header", {}, el("h1", { class: "grow" }, "Event " + count(event.lsn)),
+        button("×", () => this.pick(undefined), { class: "quiet", "aria-label": "Close the event" })),
+      put(body,
+        el("table", { class: "fields" }, rows.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value)))),
+        raw));
+  }
+}
+
+// Space
+
+class Space {
+  constructor(node) {
+    this.board = el("div", { class: "board" });
+    put(node, this.board);
+    this.again = calmly(1_000, () => this.nodes().then((nodes) => show(this.board, nodes)).catch(() => {}));
+    this.checks = el("div", {});
+    this.read();
+  }
+
+  close() {}
+  found() { this.read(); }
+  heard(name) { if (name === "moment") this.again(); }
+  read() { into(this.board, () => this.nodes()); }
+
+  async nodes() {
+    // A log that cannot be read has files all the same.
+    let failure;
+    const perhaps = (answer, otherwise) => answer.catch((error) => { failure = error; return otherwise; });
+    const [space, status,
+      indexes] = await Promise.all([get("space"), perhaps(run("status"), { lines: [{ damage: [] }] }),
+        perhaps(run("index", ["list"]), { lines: [] })]);
+    const state = status.lines[0];
+    this.space = space;
+    const hurt = [...state.damage.map((one) => ({ file: one.file, offset: one.offset, message: one.message })), ...(this.findings ?? [])];
+    const sum = (files) => files.reduce((total, file) => total + file.bytes, 0);
+    const [log, tables, others] = [sum(space.segments), sum(space.tables), sum(space.others)];
+    const piece = (file, kind, title) => {
+      const part = el("div", { class: kind, title: words(`${file.name}, ${bytes(file.bytes)}${title ?? ""}`) });
+      part.style.flexGrow = file.bytes;
+      part.style.flexBasis = "0";
+      for (const one of hurt) if (one.file && (one.file === file.name || one.file.endsWith("/" + file.name))) {
+        const mark = el("i", { class: "hurt", title: words(one.message) });
+        mark.style.left = Math.min(99, 100 * one.offset / Math.max(1, file.bytes)) + "%";
+        part.append(mark);
+      }
+      return part;
+    };
+    const swatch = (kind, label, size) => el("span", {}, el("i", { class: kind + " swatch" }), label + " ", el("b", {}, bytes(size)));
+    const held = (file) => file.last === null ? "" : `, events ${count(file.first)} to ${count(file.last)}`;
+    return [
+      failure && el("div", { class: "note bad" }, text(failure.message)),
+      el("section", { class: "card wide", "aria-label": "Space" },
+        el("header", {}, el("h2", {}, "Space"), el("span", { class: "dim" }, bytes(log + tables + others), " in all, to scale")),
+        el("div",
+          { class: "bar", role: "img", "aria-label": `log ${bytes(log)}, sorted tables ${bytes(tables)}, other files ${bytes(others)}` },
+          space.segments.map((file) => piece(file, "log", held(file))), space.tables.map((file) => piece(file, "table")),
+          space.others.map((file) => piece(file, "other"))),
+        el("div", { class: "legend" }, swatch("log", "log", log), swatch("table", "sorted tables", tables),
+          swatch("other", "other files", others)),
+        el("p", { class: "dim" },
+          space.compacted ? `A compaction has removed what nothing needs of the events up to ${count(space.compacted)}.` : "No compaction has removed anything yet.",
+          " Views and projections that hold space are known only to the process that has them."),
+        hurt.map((one) => el("div", { class: "note bad" },
+          text(`${one.file ?? "event " + one.lsn}${one.offset ? ", byte " + count(one.offset) : ""}: ${one.message}`)))),
+      el("section", { class: "card", "aria-label": "Segments" }, el("header", {}, el("h2", {}, "Segments of the log")),
+        plainTable("Segments", ["file", "#events", "#bytes"],
+          space.segments.map((file) => [el("code", {}, text(file.name)),
+            file.last === null ? "–" : el("a", { href: address("log", { at: file.last }) }, `${count(file.first)} – ${count(file.last)}`),
+            bytes(file.bytes)]))),
+      el("section", { class: "card", "aria-label": "Tables" }, el("header", {}, el("h2", {}, "Sorted tables and indexes")),
+        plainTable("Tables", ["file", "#bytes"],
+          [...space.tables, ...space.others].map((file) => [el("code", {}, text(file.name)), bytes(file.bytes)])),
+        indexes.lines.length ? plainTable("Indexes", ["index", "state"],
+          indexes.lines.map((one) => [[text(one.type), " ", text(one.field ?? ""), one.ascending ? "" : " (descending)"],
+            one.ready ? "ready" : "building"])) : el("p",
+          { class: "dim" }, "No index of the app's.")),
+      el("section", { class: "card", "aria-label": "Check" }, el("header", {}, el("h2", {}, "Check every byte")),
+        el("p", { class: "dim" }, `Reads ${bytes(log)} and changes nothing.`), el("div", {}, button("Check", () => this.verify())),
+        this.checks),
+    ];
+  }
+
+  verify() {
+    into(this.checks, async () => {
+      const answer = await run("verify");
+      const result = answer.lines.pop();
+      this.findings = answer.lines;
+      const names = { sound: "Sound", tornTail: "A torn tail, which the next open sets aside",
+        tablesDisagree: "The log is sound; sorted tables disagree with it", damaged: "Damaged" };
+      this.again();
+      return [el("p", { class: result.result === "sound" ? "good" : "bad" }, names[result.result] ?? result.result),
+        el("p", { class: "dim" }, `${plural(result.segments, "segment")}, ${plural(result.events, "event")}, ${bytes(result.bytes)}`),
+        answer.lines.map((one) => el("div", { class: "note bad" }, text(one.message))), says(answer.command)];
+    }, "Checking every byte …");
+  }
+}

@@ -1,0 +1,175 @@
+// Goal: the data of a page is for the browser that was given its address, and for the page alone in it; a hostile page in
+// another tab, or of another program on this machine, reads nothing and changes nothing. Method: the whole table of who may ask
+// what, walked over a real loopback socket: every path with every method, cookie, token, origin, host and word of the browser on
+// where a request came from. What is expected is said once, in the order in which it matters, and not taken from the program.
+
+import StrandlineCLI
+import Testing
+
+@Suite(.serialized, .timeLimit(.minutes(30)))
+struct `Who may ask a page` {
+  private enum Cookie: CaseIterable { case none, wrong, right }
+  private enum Token: CaseIterable { case none, wrong, right }
+  private enum Origin: String, CaseIterable {
+    case none, own
+    case otherPort = "http://127.0.0.1:1"
+    case otherName = "http://evil.example"
+    case opaque = "null"
+  }
+  private enum Site: String, CaseIterable {
+    case none = ""
+    case typed = "none"
+    case sameOrigin = "same-origin"
+    case sameSite = "same-site"
+    case crossSite = "cross-site"
+  }
+
+  private struct Question {
+    var path: String
+    var method: String
+    var isOwnHost: Bool
+    var cookie: Cookie
+    var token: Token
+    var origin: Origin
+    var site: Site
+  }
+
+  /// The paths, with the status for one who may ask by GET, and the one for one who may change.
+  private static let paths: [(path: String, get: Int, post: Int, isData: Bool)] = [
+    ("/", 200, 405, true), ("/?t=RIGHT", 303, 405, false), ("/?t=WRONG", 401, 405, false), ("/?t=", 401, 405, false),
+    ("/page/page.js", 200, 405, false), ("/page/none.js", 404, 405, false), ("/nothing", 404, 405, false),
+    ("/api/session", 200, 404, true), ("/api/run?verb=types", 200, 404, true), ("/api/events", 200, 404, true),
+    ("/api/space", 200, 404, true), ("/api/nothing", 404, 404, true),
+  ]
+
+  private func expected(_ question: Question) -> Int {
+    guard let row = Self.paths.first(where: { $0.path == question.path }) else { return 0 }
+    // First what is refused whatever is asked: another name for this address, and another page than this one.
+    if !question.isOwnHost { return 403 }
+    if [.otherPort, .otherName, .opaque].contains(question.origin) { return 403 }
+    if [.sameSite, .crossSite].contains(question.site) { return 403 }
+    if question.method == "DELETE" { return 405 }
+    let isAPI = row.path.hasPrefix("/api/")
+    // Then who has the cookie.
+    if isAPI || (row.isData && question.method == "GET"), question.cookie != .right { return 401 }
+    if question.method == "GET" { return row.get }
+    // Then whether this page sent it: a browser names the origin of every POST.
+    if isAPI, question.token != .right || question.origin != .own { return 403 }
+    return row.post
+  }
+
+  @Test func `is the whole table`() async throws {
+    let (machine, lines) = Machine.withLines()
+    _ = await machine.run("import", "/A", "-", input: note("a", "secret of a"))
+    let page = try await PageServing(["open", "--allow-changes", "/A"], on: machine, lines)
+    let right = try page.cookie()
+    let token = try page.changeToken(right)
+    let name = try #require(right.firstMatch(of: /strandline-\d+/)).0
+    var asked = 0
+    for row in Self.paths {
+      for method in ["GET", "POST", "DELETE"] {
+        for isOwnHost in [true, false] {
+          for cookie in Cookie.allCases {
+            for secret in Token.allCases {
+              for origin in Origin.allCases {
+                for site in Site.allCases {
+                  // Of a foreign host one of each is enough: it is refused before anything else is read.
+                  if !isOwnHost, secret != .right || site != .none { continue }
+                  let question = Question(
+                    path: row.path, method: method, isOwnHost: isOwnHost, cookie: cookie, token: secret, origin: origin,
+                    site: site)
+                  let fields = [
+                    cookie == .none ? "" : cookie == .right ? right : "Cookie: \(name)=\(page.token)",
+                    secret == .none ? "" : secret == .right ? token : "X-Strandline-Token: \(page.token)",
+                    origin == .none ? "" : origin == .own ? page.ownOrigin : "Origin: \(origin.rawValue)",
+                    site == .none ? "" : "Sec-Fetch-Site: \(site.rawValue)",
+                  ].filter { !$0.isEmpty }
+                  let target = row.path.replacing("RIGHT", with: page.token).replacing(
+                    "WRONG", with: String(repeating: "0", count: 32))
+                  let answer = try page.ask(method, target, fields, host: isOwnHost ? nil : "evil.example")
+                  #expect(answer.status == expected(question), "\(question)")
+                  let mayRead = answer.status == 200 && row.isData
+                  #expect(mayRead || !answer.body.contains("secret"), "\(question)")
+                  asked += 1
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+    #expect(asked > 8_000)
+    let ended = await page.end()
+    #expect(ended.code == .done)
+  }
+
+  @Test func `and every answer keeps foreign scripts and frames away, and tells no secret`() async throws {
+    let (machine, lines) = Machine.withLines()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    let page = try await PageServing(["open", "/A"], on: machine, lines)
+    #expect(page.token.count == 32, "128 bits")
+    let exchanged = try page.ask("GET", "/?t=\(page.token)")
+    #expect(exchanged.field("Location") == "/")
+    let cookie = try #require(exchanged.field("Set-Cookie"))
+    #expect(cookie.hasSuffix("; Path=/; HttpOnly; SameSite=Strict"))
+    #expect(!cookie.contains(page.token), "the cookie is another secret than the address")
+    let sent = try page.cookie()
+    for target in [
+      "/", "/page/page.js", "/page/page.css", "/api/session", "/api/run?verb=status", "/api/none", "/none",
+    ] {
+      let answer = try page.ask("GET", target, [sent])
+      let policy = try #require(answer.field("Content-Security-Policy"), "\(target)")
+      #expect(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"))
+      #expect(policy.contains("script-src 'self'") && !policy.contains("unsafe"))
+      #expect(answer.field("X-Content-Type-Options") == "nosniff" && answer.field("Cache-Control") == "no-store")
+      #expect(answer.field("Cross-Origin-Resource-Policy") == "same-origin")
+      for secret in [page.token, String(sent.split(separator: "=").last ?? "")] {
+        #expect(!answer.body.contains(secret) && !answer.head.contains(secret), "\(target)")
+      }
+    }
+    // A link on a page of this machine may lead here; no other request of that page comes through.
+    let link = ["Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: navigate"]
+    #expect(try page.ask("GET", "/", [sent] + link).status == 200)
+    #expect(try page.ask("GET", "/api/session", [sent] + link).status == 403)
+    let other = try page.ask("GET", "/", ["Cookie: strandline-1=\(sent.split(separator: "=").last ?? "")"])
+    #expect(other.status == 401 && other.body.contains("Open the address that the command printed"))
+    let screen = await page.end()
+    #expect(!screen.err.contains(page.token), "standard error may be kept as a log")
+  }
+
+  @Test func `a page asks verbs that read, with its own store and words that the table has`() async throws {
+    let (machine, lines) = Machine.withLines()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1") + note("b", "2"))
+    _ = await machine.run("import", "/B", "-", input: note("secret", "1"))
+    let page = try await PageServing(["open", "/A"], on: machine, lines)
+    let good: [(String, [String], String)] = [
+      ("types", [], #""records":2"#), ("get", ["a"], #""title":"1""#),
+      ("query", ["Note", "--where", "title = 2", "--limit", "5"], #""recordName":"b""#),
+      ("query", ["Note", "--limit", "1"], #""cursor":""#), ("why", ["a"], #""state":"pending""#),
+      ("query", ["Note", "--count"], #""lines":["2"]"#),
+      ("log-dump", ["--from", "2", "--to", "3"], #""recordName":"a""#), ("index", ["list"], #""lines":[]"#),
+    ]
+    for (verb, words, part) in good {
+      let answer = try page.verb(verb, words)
+      #expect(answer.status == 200 && answer.body.contains(part), "\(verb) \(words): \(answer.body)")
+    }
+    #expect(
+      try page.verb("query", ["Note", "--limit", "1"]).body.contains(#""command":"strandline query /A Note --limit 1""#)
+    )
+    // No word takes the place of the store, none waits, and none changes anything.
+    for (verb, words) in [
+      ("get", ["/B", "secret"]), ("types", ["/B"]), ("log-dump", ["--follow"]), ("query", ["Note"]),
+      ("query", ["Note", "--limit", "1001"]), ("pending", []), ("held", ["retry"]), ("held", ["release", "a"]),
+      ("zones", ["resume", "Main"]), ("index", ["drop", "Note"]), ("index", []), ("put", ["{}"]), ("delete", ["a"]),
+      ("compact", []), ("export", []), ("serve", []), ("", []), ("verify", ["--against", "http://127.0.0.1:1"]),
+    ] {
+      let answer = try page.verb(verb, words)
+      #expect(
+        [400, 404].contains(answer.status) && answer.body.hasPrefix(#"{"error":"#), "\(verb) \(words): \(answer.body)")
+      #expect(!answer.body.contains("secret\""))
+    }
+    #expect(try page.verb("get", ["none"]).body.contains("error: '/A' has no record"))
+    #expect(try page.verb("query", ["Note", "--where", "x", "--limit", "1"]).body.contains("is no condition"))
+    _ = await page.end()
+  }
+}

@@ -1,0 +1,170 @@
+// What the pages of `open` and `serve` do besides keeping others out: they change a store only when they may, tell of new events,
+// end when nobody looks, and watch a server without a trace.
+
+import Strandline
+import StrandlineCLI
+import StrandlineServer
+import StrandlineSystem
+import Testing
+
+@Suite(.serialized, .timeLimit(.minutes(30)))
+struct `A page` {
+  /// A machine with a store whose record `b` the server has refused, and what its commands print.
+  private func withHeldRecord() async throws -> (Machine, AsyncStream<String>) {
+    let (serving, printed) = Machine.withLines(seed: 9)
+    let server = try await PageServing(["serve", "/srv"], on: serving, printed)
+    let (machine, lines) = Machine.withLines()
+    let other = Machine(seed: 2)
+    for (device, line) in [
+      (other, note("a", "1")), (machine, #"{"recordType":"Note","recordName":"b","fields":{"title":7}}"# + "\n"),
+    ] {
+      _ = await device.run("import", "/A", "-", input: line)
+      _ = await device.run("sync", "--url", "http://\(server.own)", "--container", "iCloud.test", "/A")
+    }
+    _ = await server.end()
+    #expect(await machine.run("held", "/A").out.hasPrefix("Main/b: "))
+    return (machine, lines)
+  }
+
+  @Test func `changes nothing unless it was allowed to`() async throws {
+    let (machine, lines) = try await withHeldRecord()
+    let page = try await PageServing(["open", "/A"], on: machine, lines)
+    #expect(try page.verb("held").body.contains(#""recordName":"b""#))
+    let refused = try page.change("held", ["release", "b"])
+    #expect(refused.status == 403 && refused.body.contains("strandline open --allow-changes lets it change something"))
+    #expect(await page.end().code == .done)
+    #expect(await machine.run("held", "/A").out.hasPrefix("Main/b: "))
+  }
+
+  @Test func `releases and discards held records, and never while another process writes`() async throws {
+    let (machine, lines) = try await withHeldRecord()
+    let page = try await PageServing(["open", "--allow-changes", "/A"], on: machine, lines)
+    for words in [["erase", "Main"], ["resume"], ["resume", "Main", "more"]] {
+      #expect(try page.change("zones", words).status == 400, "\(words)")
+    }
+    #expect(try page.change("delete", ["b"]).status == 404)
+    let writer = try RecordStore.openBlocking(at: "/A", environment: machine.storeEnvironment)
+    let busy = try page.change("held", ["release", "b"])
+    #expect(
+      busy.status == 200 && busy.body.contains(#""code":75"#)
+        && busy.body.contains("try: the same command when the other process has ended"), "\(busy.body)")
+    try writer.closeBlocking()
+    let done = try page.change("held", ["release", "b"])
+    #expect(done.body.contains(#""code":0"#) && done.body.contains("strandline held /A release b"), "\(done.body)")
+    #expect(try page.verb("held").body.contains(#""lines":[]"#))
+    #expect(try page.change("held", ["discard", "b"]).body.contains(#""code":0"#))
+    #expect(try page.verb("pending", ["--limit", "5"]).body.contains(#""lines":[]"#))
+    #expect(try page.change("zones", ["resync-from-here", "Main"]).body.contains(#""code":0"#))
+    _ = await page.end()
+  }
+
+  @Test func `tells of new events while an app writes`() async throws {
+    let (machine, lines) = Machine.withLines()
+    let store = try RecordStore.openBlocking(at: "/A", environment: machine.storeEnvironment)
+    let page = try await PageServing(["open", "/A"], on: machine, lines)
+    let stream = try page.connect("GET", "/api/events", [page.cookie()])
+    var heard = ""
+    func hear(_ part: String) throws {
+      while !heard.contains(part) {
+        let piece = try stream.receive(max: 1 << 16, timeoutMilliseconds: 60_000)
+        guard !piece.isEmpty else { return }
+        heard += String(decoding: piece, as: UTF8.self)
+      }
+    }
+    try hear("event: moment\ndata: {\"isWritten\":true,\"lsn\":")
+    let receipt = try store.writeBlocking {
+      try $0.save(Record(type: "Note", id: RecordID("c"), fields: ["title": "3"]))
+    }
+    try hear("\"lsn\":\(store.durableLSN)}")
+    #expect(heard.contains("\"lsn\":\(store.durableLSN)}"), "\(receipt)")
+    #expect(try page.verb("get", ["c"]).body.contains(#""title":"3""#))
+    try store.closeBlocking()
+    try hear("\"isWritten\":false")
+    #expect(heard.contains("\"isWritten\":false"))
+    stream.close()
+    _ = await page.end()
+  }
+
+  @Test func `ends when it has been closed for a minute`() async throws {
+    let (machine, lines) = Machine.withLines()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    let page = try await PageServing(["open", "/A"], on: machine, lines)
+    let stream = try page.connect("GET", "/api/events", [page.cookie()])
+    _ = try stream.receive(max: 1 << 10, timeoutMilliseconds: 60_000)
+    stream.close()
+    #expect(await page.ended().code == .done)
+  }
+
+  @Test func `says at once that there is no store, or no free port`() async throws {
+    let (machine, lines) = Machine.withLines()
+    #expect(await machine.run("open", "/none").code == .noSuchStore)
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    let page = try await PageServing(["open", "/A"], on: machine, lines)
+    let taken = await Machine.beside(machine).run("open", "--port", "\(page.port)", "/A")
+    #expect(taken.code == .unreachable && taken.err.contains("another port after --port"), "\(taken)")
+    _ = await page.end()
+  }
+
+  @Test func `of a server shows requests without their tokens, and looks without a trace`() async throws {
+    let (machine, lines) = Machine.withLines()
+    let server = try await PageServing(["serve", "--throttle", "100:2", "/srv"], on: machine, lines)
+    let cookie = try server.cookie()
+    let base = "/database/1/iCloud.test/development/private"
+    let tokens = "?ckAPIToken=SECRET1&ckWebAuthToken=SECRET2"
+    #expect(try server.ask("POST", base + "/zones/modify" + tokens, body: Self.newZone).status == 503)
+    let post = [cookie, server.ownOrigin, try server.changeToken(cookie)]
+    #expect(try server.ask("POST", "/api/faults", post, body: "").body.contains(#""throttle":null"#))
+    #expect(try server.ask("POST", base + "/zones/modify" + tokens, body: Self.newZone).status == 200)
+    #expect(try server.ask("POST", base + "/records/modify", body: Self.newNote).status == 200)
+    let signedIn = try server.ask("GET", "/signin")
+    let session = try #require(signedIn.body.firstMatch(of: /"ckWebAuthToken":"([^"]+)"/)).1
+    for path in ["/api/requests", "/api/request?number=1", "/api/request?number=2", "/api/request?number=4"] {
+      let answer = try server.ask("GET", path, [cookie])
+      #expect(answer.status == 200, "\(path)")
+      for secret in ["SECRET", String(session)] { #expect(!answer.body.contains(secret), "\(path)") }
+    }
+    #expect(try server.ask("GET", "/api/request?number=3", [cookie]).body.contains("Low tide"))
+    // The faults are the app's, and the page's looks are no requests.
+    #expect(try server.ask("POST", "/api/faults", post, body: "w=--throttle&w=5%3A9&w=--require-session").status == 200)
+    let databases = try server.ask("GET", "/api/databases", [cookie]).body
+    #expect(databases.contains(#""types":{"Note":1}"#), "\(databases)")
+    let user = try #require(databases.firstMatch(of: /"user":"([^"]+)"/)).1
+    func look(_ endpoint: String, _ body: String) throws -> PageServing.Answer {
+      let key = "container=iCloud.test&environment=development&scope=private&user=\(user)"
+      return try server.ask("POST", "/api/cloud?\(key)&endpoint=\(endpoint)", post, body: body)
+    }
+    let found = try look("records/query", #"{"zoneID":{"zoneName":"Main"},"query":{"recordType":"Note"}}"#)
+    #expect(found.status == 200 && found.body.contains("Low tide"), "\(found.body)")
+    #expect(try look("records/modify", Self.newNote).status == 404, "a page only reads")
+    #expect(try look("zones/modify", Self.newZone).status == 404)
+    #expect(try !server.ask("GET", "/api/requests", [cookie]).body.contains(#""number":5"#))
+    #expect(try server.ask("GET", base + "/zones/list").status == 503)
+    #expect(try server.ask("POST", "/api/faults", post, body: "w=--throttle&w=none").status == 400)
+    #expect(try server.ask("POST", "/api/faults", [cookie, server.ownOrigin], body: "").status == 403)
+    #expect(await server.end().code == .done)
+  }
+
+  private static let newZone = #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"Main"}}}]}"#
+  private static let newNote =
+    #"{"zoneID":{"zoneName":"Main"},"operations":[{"operationType":"create","record":{"recordType":"Note","#
+    + #""recordName":"n","fields":{"title":{"value":"Low tide"}}}}]}"#
+
+  @Test func `is told by the verbs in lines that their page describes`() async throws {
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1") + note("b", "2"))
+    let queried = await machine.run("query", "--json", "--limit", "1", "/A", "Note")
+    #expect(queried.out.hasPrefix(#"{"fields":{"title":"1"}"#) && queried.out.contains(#""unreadable":[]"#))
+    let keys = try JSONPage.check(queried.out, of: "query")
+    #expect(keys.isSuperset(of: ["cursor", "unreadable"]))
+    let got = await machine.run("get", "--json", "--stamps", "/A", "a")
+    #expect(got.out.contains(#"{"stamps":{"title":{"milliseconds":1767225600000,"writer":""#), "\(got)")
+    #expect(await machine.run("get", "--stamps", "/A", "a").out.contains("title  2026-01-01T00:00:00Z by writer "))
+    #expect(await machine.run("log-dump", "--zone", "Main", "/A").out.contains("saved"))
+    #expect(await !machine.run("log-dump", "--zone", "Other", "/A").out.contains("saved"))
+    let (damaged, lsn) = try await Machine.withDamagedNote()
+    let broken = await damaged.run("query", "--json", "/A", "Note")
+    #expect(
+      broken.code == .dataDamaged && broken.out.contains(#""recordName":"b","zoneName":"Main"}]}"#), "\(lsn): \(broken)"
+    )
+  }
+}
