@@ -1,0 +1,633 @@
+"""Drives both pages in a browser, and ends with the number of what was checked. See .ci/page."""
+import http.server
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from browser import Browser
+
+STRANDLINE, PROGRAM = sys.argv[1:3]
+RECORDS = int(os.environ.get("CI_PAGE_RECORDS", "20000"))
+SHOTS = os.environ.get("CI_PAGE_SHOTS")
+EVIL = "<img src=x onerror=document.title='owned'>"
+SCRIPT = "javascript:document.title='owned'"
+TURN = "abc\u202egnp.exe\u202c\u200f end"
+WORDS = "low tide strand line kelp gull wrack shingle foam drift shell otter skerry ebb flood neap spring swell".split()
+checks = 0
+work = tempfile.mkdtemp(prefix="page-proof-")
+processes = []
+
+
+def check(is_true, what, *more):
+    global checks
+    checks += 1
+    if not is_true:
+        raise AssertionError(what + ("" if not more else ": " + " ".join(str(m)[:1500] for m in more)))
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def command(*words, text=None, code=0):
+    done = subprocess.run([STRANDLINE, *words], input=text, capture_output=True, text=True)
+    if code is not None and done.returncode != code:
+        raise AssertionError(f"{words[:3]} ended with {done.returncode}: {done.stderr[:500]}")
+    return done
+
+
+class Page:
+    """A command that serves a page."""
+
+    def __init__(self, *words):
+        self.process = subprocess.Popen([STRANDLINE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        processes.append(self.process)
+        self.url = self.process.stdout.readline().strip()
+        if "?t=" not in self.url:
+            self.base = self.url
+            self.url = self.process.stderr.readline().split("it: ")[1].strip()
+        self.base = self.url.split("/?")[0]
+        self.port = self.base.rsplit(":", 1)[1]
+
+    def end(self, kill=False):
+        self.process.kill() if kill else self.process.terminate()
+        self.process.wait(30)
+        for stream in (self.process.stdout, self.process.stderr):
+            stream.close()
+
+    def memory(self):
+        """Its resident memory without what only maps files, in MB."""
+        with open(f"/proc/{self.process.pid}/status") as file:
+            lines = dict(line.split(":", 1) for line in file)
+        return int(lines["RssAnon"].split()[0]) / 1024
+
+
+def record(number, chooser):
+    fields = {"title": " ".join(chooser.choice(WORDS) for _ in range(4)), "size": chooser.randint(0, 100000),
+              "made": {"type": "TIMESTAMP", "value": 1735689600000 + chooser.randint(0, 30000000000)}, "tags": [chooser.choice(WORDS)]}
+    line = {"recordType": "Note", "recordName": f"note-{number:07}", "fields": fields}
+    if number % 9 == 1:
+        line["parent"] = f"folder-{number % 4}"
+    return json.dumps(line)
+
+
+def stores():
+    """A server, a device with history, conflicts and a held record, and one with hostile records."""
+    server = Page("serve", f"{work}/server")
+    sync = ["sync", "--url", server.base, "--container", "iCloud.example"]
+    a, b = f"{work}/a", f"{work}/b"
+    chooser = random.Random(3)
+    lines = [json.dumps({"recordType": "Folder", "recordName": f"folder-{i}", "fields": {"name": WORDS[i]}}) for i in range(4)]
+    lines += [record(i, chooser) for i in range(400)]
+    hostile = [
+        {"recordType": "Evil", "recordName": EVIL, "fields": {"javascript": SCRIPT, "turned": TURN, "html": EVIL, "list": [EVIL, SCRIPT]}},
+        {"recordType": "Evil", "recordName": SCRIPT, "parent": EVIL, "fields": {"html": EVIL, "to": {"type": "REFERENCE", "value": {"recordName": EVIL, "action": "NONE"}}}},
+        {"recordType": "Evil", "recordName": "in-zone", "zoneName": EVIL, "fields": {"html": EVIL}},
+    ]
+    lines += [json.dumps(one) for one in hostile]
+    command("import", a, "-", text="\n".join(lines) + "\n")
+    command(*sync, a)
+    command(*sync, b)
+    # Both change one field: one of them loses, and both sides are in the history.
+    command("put", b, json.dumps({"recordName": "note-0000010", "fields": {"title": "from b"}}))
+    command(*sync, b)
+    command("put", a, json.dumps({"recordName": "note-0000010", "fields": {"title": "from a"}}))
+    command("put", a, json.dumps({"recordName": EVIL, "fields": {"html": EVIL + "2"}}))
+    command("put", a, json.dumps({"recordType": "Note", "recordName": "wrong", "fields": {"title": 7}}))
+    command("put", a, json.dumps({"recordType": "Note", "recordName": "wrong2", "fields": {"title": 7}}))
+    command("delete", a, "note-0000020")
+    command(*sync, a, code=1)
+    command("put", a, json.dumps({"recordName": "note-0000011", "fields": {"title": EVIL}}))
+    return server, a, sync
+
+
+def visit(browser, page, hash_=""):
+    browser.go("about:blank")
+    browser.go(page.url)
+    browser.wait("document.querySelector('#views a')", what="the page has started")
+    check(browser.script("location.search") == "", "the token has left the address")
+    check(browser.script("document.cookie") == "", "no script reads the cookie")
+    if hash_:
+        to(browser, hash_)
+
+
+def to(browser, hash_):
+    browser.script(f"location.hash = {json.dumps(hash_)}")
+    browser.settle()
+    browser.wait("!document.querySelector('.loading')", what=f"{hash_} was read")
+
+
+def quiet(browser, where):
+    check(not browser.errors, f"an error of the console in {where}", browser.errors)
+
+
+def is_text(browser, where, sample=EVIL[:20]):
+    """Hostile text is shown as text, and nothing of it has become markup, a link that runs, or a script."""
+    quiet(browser, where)
+    state = browser.script("""({
+      title: document.title, images: [...document.images].filter(i => !i.src.endsWith('/page/icon.svg')).length,
+      links: [...document.querySelectorAll('a')].filter(a => !/^https?:$/.test(a.protocol)).length,
+      attributes: [...document.querySelectorAll('*')].filter(e => e.getAttributeNames().some(n => n.startsWith('on'))).length,
+      elements: document.querySelectorAll('script, iframe, object, embed').length,
+      text: document.body.innerText, marks: /[\\u202a-\\u202e\\u2066-\\u2069\\u200f]/.test(document.body.innerText)})""")
+    check("owned" not in state["title"].replace(EVIL, ""), f"a script of a record ran in {where}")
+    check(state["images"] == 0 and state["links"] == 0 and state["attributes"] == 0 and state["elements"] == 1, f"a record became markup in {where}", {k: v for k, v in state.items() if k != "text"})
+    check(not state["marks"], f"a mark that turns text is shown raw in {where}")
+    if sample:
+        check(sample in state["text"], f"the hostile text is shown in {where}", state["text"][:600])
+
+
+def shots(browser, name):
+    """Three widths in both themes: nothing wider than the window, and a picture to look at."""
+    for width in (360, 1024, 1920):
+        for theme in ("light", "dark"):
+            browser.look(width, 760 if width == 360 else 1000, theme)
+            wide = browser.script("document.documentElement.scrollWidth - innerWidth")
+            check(wide <= 0, f"{name} is wider than {width} pixels", wide)
+            low = browser.script("[...document.querySelectorAll('.grid')].filter(g => g.checkVisibility() && g.clientHeight < 120).length")
+            check(low == 0, f"the table of {name} has no room at {width} pixels")
+            if SHOTS:
+                browser.screenshot(f"{SHOTS}/{name}-{width}-{theme}.png")
+    browser.look(1280)
+    quiet(browser, name)
+
+
+def contrast(browser, where):
+    """Text against its ground by WCAG: 4.5 at least, in both themes."""
+    for theme in ("light", "dark"):
+        browser.look(1280, 900, theme)
+        worst = browser.script("""(() => {
+          const canvas = new OffscreenCanvas(1, 1).getContext('2d', {willReadFrequently: true});
+          const rgb = (c, under) => { canvas.fillStyle = under; canvas.fillRect(0, 0, 1, 1); canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1); return [...canvas.getImageData(0, 0, 1, 1).data.slice(0, 3)]; };
+          const css = (a) => `rgb(${a.join(' ')})`;
+          const light = (a) => { const [r, g, b] = a.map(v => { v /= 255; return v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; }); return .2126 * r + .7152 * g + .0722 * b; };
+          const ground = (e) => { const chain = []; for (; e; e = e.parentElement) chain.unshift(getComputedStyle(e).backgroundColor); let c = [255, 255, 255]; for (const one of chain) c = rgb(one, css(c)); return c; };
+          let worst = [99, ''];
+          for (const e of document.querySelectorAll('body *')) {
+            if (!e.checkVisibility() || e.disabled || ![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())) continue;
+            const g = ground(e), t = rgb(getComputedStyle(e).color, css(g)), [a, b] = [light(g), light(t)].sort((x, y) => y - x), ratio = (a + .05) / (b + .05);
+            if (ratio < worst[0]) worst = [ratio, e.className + ': ' + e.textContent.slice(0, 40)];
+          }
+          return worst; })()""")
+        check(worst[0] >= 4.5, f"too little contrast in {where}, {theme}", worst)
+    browser.look(1280)
+
+
+def labelled(browser, where):
+    unnamed = browser.script("""[...document.querySelectorAll('button, input, select, textarea, a, [role=grid], dialog, section, nav')].filter(e => e.checkVisibility()).filter(e => !(
+      e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.title || e.labels?.length || e.textContent.trim() || e.placeholder)).map(e => e.outerHTML.slice(0, 120))""")
+    check(unnamed == [], f"a reader of the screen finds no name in {where}", unnamed)
+
+
+def store_views(browser, store):
+    page = Page("open", "--no-browser", store)
+    visit(browser, page)
+    browser.wait("document.querySelectorAll('.grid-row').length > 20")
+    views = [
+        ("records", "records?type=Note", None), ("evil", "records?type=Evil", EVIL[:20]),
+        ("zone", "records?type=Evil&zone=" + quote(EVIL), EVIL[:20]),
+        ("filter", "records?type=Evil&where=" + quote("html = " + EVIL), EVIL[:20]),
+        ("record", f"records?type=Evil&in=Main&name={quote(EVIL)}", EVIL[:20]),
+        ("sync", "sync", EVIL[:20]), ("log", "log", None), ("log-zone", "log?zone=" + quote(EVIL), EVIL[:20]), ("log-record", "log?record=" + quote(EVIL), EVIL[:20]),
+        ("space", "space", None),
+    ]
+    for name, hash_, sample in views:
+        to(browser, hash_)
+        is_text(browser, name, sample)
+        labelled(browser, name)
+        contrast(browser, name)
+        shots(browser, name)
+    to(browser, f"records?type=Evil&in=Main&name={quote(EVIL)}")
+    browser.wait("document.querySelector('.fields')")
+    check("\\u{202e}" in browser.script("document.querySelector('.detail').innerText"), "a mark that turns text is named")
+    click(browser, "Find its children")
+    browser.wait(f"[...document.querySelectorAll('.chip a')].some(a => a.textContent === {json.dumps(SCRIPT)})", what="its child is found")
+    browser.script("document.querySelector('.detail input[type=checkbox]').click()")
+    browser.wait("/by writer [0-9a-f]+/.test(document.querySelector('.detail').innerText)", what="stamps on demand")
+    click(browser, "Story")
+    browser.wait("document.querySelectorAll('.story li').length > 2", what="the story of a hostile record")
+    is_text(browser, "story")
+    to(browser, "records?type=Note&in=Main&name=note-0000010")
+    browser.wait("document.querySelector('.story')?.innerText.includes('from b')")
+    story = browser.script("document.querySelector('.detail').innerText")
+    for part in ("from a", "from b", "was sent to the server", "lost", "Now: "):
+        check(part in story, f"the story of a conflict says '{part}'", story)
+    shots(browser, "story")
+    click(browser, "Fields")
+    to(browser, "sync")
+    text = browser.script("document.body.innerText")
+    for part in ("BAD_REQUEST", "wrong", "Pending", "upload", "retry" if False else "Held"):
+        check(part in text, f"sync says '{part}'", text)
+    check("Release" not in text and "Discard" not in text, "no verb is offered that is not allowed")
+    status = browser.script("""fetch('/api/session').then(r => r.json()).then(s => fetch('/api/run', {method: 'POST', body: 'verb=held&w=retry',
+      headers: {'X-Strandline-Token': s.changeToken, 'Content-Type': 'application/x-www-form-urlencoded'}})).then(r => r.text().then(() => r.status))""")
+    check(status == 403, "a change that is not allowed is refused", status)
+    check("held" in command("status", store).stdout, "and has changed nothing")
+    browser.errors.clear()
+    doctored(browser)
+    keyboard(browser)
+    page.end()
+    say(f"page: the views of a store, {checks} checks")
+
+
+def doctored(browser):
+    """Types and fields of names that no store of ours takes: in answers that are changed on their way."""
+    browser.change(lambda body: body.replace('"type":"Folder"', '"type":' + json.dumps(EVIL + TURN)).replace('"recordType":"Evil"', '"recordType":' + json.dumps(SCRIPT + TURN)).replace('"html":', json.dumps(EVIL + TURN) + ":"))
+    to(browser, "sync")
+    to(browser, "records?type=Evil&name=" + quote(EVIL) + "&in=Main")
+    browser.wait("document.querySelector('.grid-head').innerText.includes('<img src=x') && document.querySelector('.side').innerText.includes('<img src=x') && document.querySelector('.fields')?.innerText.includes('<img src=x')", what="hostile names of types and fields")
+    is_text(browser, "doctored names")
+    browser.change(None)
+    browser.errors.clear()
+
+
+def keyboard(browser):
+    to(browser, "records?type=Note")
+    browser.wait("document.querySelectorAll('.grid-row').length > 20")
+    browser.script("document.activeElement.blur()")
+    browser.press("/")
+    check(browser.script("document.activeElement.type") == "search", "/ goes to the filter")
+    browser.call("Input.insertText", text="size >= 50000")
+    browser.press("Enter")
+    browser.wait("document.querySelector('.filter') && !document.querySelector('.loading') && document.querySelector('.says code').textContent.includes('size >= 50000')", what="a condition by the keyboard")
+    values = browser.script("[...document.querySelectorAll('.grid-row')].slice(0, 5).map(r => [...r.children].map(c => c.textContent).join(' '))")
+    check(values, "the filter finds records")
+    browser.script("document.querySelector('.grid').focus()")
+    for key in ("j", "ArrowDown", "k", "ArrowDown", "Enter"):
+        browser.press(key)
+    browser.wait("!document.querySelector('.detail').hidden && document.querySelector('.fields')", what="Enter opens the row")
+    browser.press("Escape")
+    browser.wait("document.querySelector('.detail').hidden", what="Escape closes the record")
+    browser.press("3")
+    browser.wait("location.hash === '#log'", what="3 goes to the log")
+    browser.press("?")
+    browser.wait("document.querySelector('dialog[open]')", what="? shows the keys")
+    browser.press("Escape")
+    browser.wait("!document.querySelector('dialog')")
+    theme = "getComputedStyle(document.body).backgroundColor"
+    before = browser.script(theme)
+    browser.press("t")
+    check(browser.script(theme) != before, "t switches the theme")
+    browser.press("t")
+    quiet(browser, "keys")
+
+
+def quote(text):
+    from urllib.parse import quote as quoted
+    return quoted(text, safe="")
+
+
+def click(browser, text, within="document"):
+    browser.wait(f"[...{within}.querySelectorAll('button')].some(b => b.textContent === {json.dumps(text)})", what=f"the button '{text}'")
+    browser.script(f"[...{within}.querySelectorAll('button')].find(b => b.textContent === {json.dumps(text)}).click()")
+
+
+def changes(browser, store):
+    """A verb with leave, while another process writes, and after it."""
+    page = Page("open", "--no-browser", "--allow-changes", store)
+    visit(browser, page, "sync")
+    held = "[...document.querySelectorAll('[aria-label=Held] a')].map(a => a.textContent)"
+    check(sorted(browser.script(held)) == ["wrong", "wrong2"], "two records are held", browser.script(held))
+    writer = subprocess.Popen([STRANDLINE, "import", "--batch", "1", "--acks", store, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    processes.append(writer)
+    writer.stdin.write(json.dumps({"recordType": "Note", "recordName": "by-writer", "fields": {"size": 1}}) + "\n")
+    writer.stdin.flush()
+    writer.stdout.readline()
+    click(browser, "Release")
+    browser.wait("document.querySelector('dialog[open]')?.innerText.includes('1 record')", what="a question with a number")
+    click(browser, "Release", "document.querySelector('dialog')")
+    browser.wait("document.querySelector('.toast')?.innerText.includes('the same command when the other process has ended')", what="a sentence on the other process")
+    check(len(browser.script(held)) == 2, "nothing was changed meanwhile")
+    writer.stdin.close()
+    writer.wait(60)
+    click(browser, "Release")
+    click(browser, "Leave it")
+    check(len(browser.script(held)) == 2, "whoever leaves it changes nothing")
+    click(browser, "Release")
+    click(browser, "Release", "document.querySelector('dialog')")
+    browser.wait(f"({held}).length === 1", what="one is released")
+    click(browser, "Discard")
+    click(browser, "Discard", "document.querySelector('dialog')")
+    browser.wait("document.querySelector('[aria-label=Held]').innerText.includes('Nothing is set aside')", what="the other one is given up")
+    check(command("held", store).stdout == "", "the store says the same")
+    quiet(browser, "changes")
+    page.end()
+    say(f"page: changes with leave, {checks} checks")
+
+
+def live_and_large(browser):
+    """Many records; live updates while more are imported; scrolling to the end."""
+    store = f"{work}/large"
+    chooser = random.Random(7)
+    with open(f"{work}/large.jsonl", "w") as file:
+        for number in range(RECORDS):
+            file.write(record(number, chooser) + "\n")
+    command("import", store, f"{work}/large.jsonl")
+    page = Page("open", "--no-browser", store)
+    browser.requests.clear()
+    visit(browser, page)
+    browser.wait("document.querySelectorAll('.grid-row').length > 20")
+    first = browser.script("""({bytes: performance.getEntriesByType('resource').reduce((n, e) => n + e.transferSize, 0) + performance.getEntriesByType('navigation')[0].transferSize,
+      ms: performance.getEntriesByType('resource').filter(e => e.name.includes('verb=query')).map(e => e.responseEnd)[0]})""")
+    check(first["bytes"] < 1_000_000, "the first view is under 1 MB", first)
+    check(all(url.startswith(page.base) or url.startswith("about:") or url.startswith("data:") for url in browser.requests), "no outside resource", browser.requests)
+    scroll = browser.script(f"""(async () => {{
+      const grid = document.querySelector('.grid'), body = document.querySelector('.grid-body');
+      let last = performance.now(), longest = 0, most = 0, seen = 0;
+      const end = performance.now() + 240_000, goal = {RECORDS} * 26 - 26;
+      while (performance.now() < end) {{
+        await new Promise(requestAnimationFrame);
+        const now = performance.now();
+        longest = Math.max(longest, now - last); last = now;
+        most = Math.max(most, document.querySelectorAll('.grid-row').length);
+        if (body.offsetHeight >= goal && grid.scrollTop + grid.clientHeight >= grid.scrollHeight - 2) break;
+        grid.scrollTop += 2_600;
+      }}
+      await new Promise(done => setTimeout(done, 300));
+      const queries = performance.getEntriesByType('resource').filter(e => e.name.includes('verb=query')).map(e => e.duration).sort((a, b) => a - b);
+      return {{last: [...document.querySelectorAll('.grid-row')].at(-1)?.firstChild.textContent, longest, most, where: document.querySelector('.tools [role=status]').textContent,
+        pages: queries.length, median: queries[queries.length >> 1], slowest: queries.at(-1), heap: performance.memory?.usedJSHeapSize}};
+    }})()""")
+    check(scroll["last"] == f"note-{RECORDS - 1:07}", "the last record is shown after scrolling", scroll)
+    check(scroll["most"] < 200, "only rows in sight are elements", scroll)
+    memory = page.memory()
+    say(f"page: {RECORDS} records: first view {first['ms']:.0f} ms after the request, {first['bytes']} bytes; pages of 200: median {scroll['median']:.0f} ms, slowest {scroll['slowest']:.0f} ms;"
+        f" longest frame {scroll['longest']:.0f} ms; open holds {memory:.0f} MB")
+    shots(browser, "scrolled")
+    browser.script("document.querySelector('.grid').scrollTop = 0")
+    # Live: the numbers beside the type move while an import of 10,000 runs, and the log shows its events.
+    count = "Number(document.querySelector('.side a[aria-current] .dim').textContent.replaceAll(',', ''))"
+    reader = subprocess.Popen([STRANDLINE, "import", "--batch", "100", "--acks", store, "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
+    processes.append(reader)
+    seen = set()
+
+    def feed():
+        for number in range(10_000):
+            reader.stdin.write(record(RECORDS + number, chooser) + "\n")
+            if number % 500 == 499:
+                reader.stdin.flush()
+                time.sleep(0.15)
+        reader.stdin.close()
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    while feeder.is_alive():
+        seen.add(browser.script(count))
+        browser.listen(0.1)
+    feeder.join()
+    reader.wait(60)
+    browser.wait(f"({count}) === {RECORDS + 10_000}", what="all are counted")
+    check(len(seen) >= 3, "the counts have moved while it ran", seen)
+    to(browser, "log")
+    browser.wait("document.querySelectorAll('.grid-row').length > 20")
+    slowest = []
+    for number in range(10):
+        name = f"live-{number}"
+        writer = subprocess.Popen([STRANDLINE, "import", "--batch", "1", "--acks", store, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        writer.stdin.write(json.dumps({"recordType": "Note", "recordName": name, "fields": {"size": number}}) + "\n")
+        writer.stdin.flush()
+        writer.stdout.readline()
+        begun = time.monotonic()
+        browser.wait(f"[...document.querySelectorAll('.grid-row')].slice(0, 8).some(r => r.innerText.includes('{name}'))", what="a new event is in the log")
+        slowest.append((time.monotonic() - begun) * 1000)
+        writer.stdin.close()
+        writer.wait(30)
+        writer.stdout.close()
+    say(f"page: an event is shown after {sorted(slowest)[5]:.0f} ms (median of 10; the worst {max(slowest):.0f} ms), asked every 50 ms")
+    check(max(slowest) < 5_000, "an event is shown soon", slowest)
+    quiet(browser, "live")
+    again(browser, page, store)
+    say(f"page: live and large, {checks} checks")
+
+
+def again(browser, page, store):
+    """The command is killed and started again on its port."""
+    browser.expected = ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED", "401 (Unauthorized)", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET"]
+    page.end(kill=True)
+    browser.wait("!document.getElementById('lost').hidden", what="a lost command is said")
+    check(browser.script("document.querySelectorAll('.grid-row').length") > 20, "what is shown stays")
+    shots(browser, "lost")
+    other = Page("open", "--no-browser", "--port", page.port, store)
+    browser.wait("document.getElementById('lost').innerText.includes('new token')", what="a new token is said")
+    target = browser.call("Target.createTarget", url=other.url)["targetId"]
+    browser.wait("document.getElementById('lost').hidden", what="it is found again")
+    browser.call("Target.closeTarget", targetId=target)
+    command("put", store, json.dumps({"recordType": "Note", "recordName": "after", "fields": {"size": 1}}))
+    browser.wait("[...document.querySelectorAll('.grid-row')].slice(0, 8).some(r => r.innerText.includes('after'))", what="events come again")
+    browser.expected = []
+    other.end()
+
+
+def hurt(store, name):
+    """Changes one byte of a record's first event."""
+    place = json.loads(command("log-dump", "--json", "--hex", "--record", name, store).stdout.splitlines()[0])
+    with open(f"{store}/{int(place['segment'], 16):016x}.seg", "r+b") as file:
+        file.seek(place["offset"] + 60)
+        byte = file.read(1)
+        file.seek(place["offset"] + 60)
+        file.write(bytes([byte[0] ^ 1]))
+
+
+def empty_and_damaged(browser, store):
+    damaged = f"{work}/damaged"
+    chooser = random.Random(5)
+    command("import", damaged, "-", text="\n".join(record(number, chooser) for number in range(5000)) + "\n")
+    hurt(damaged, "note-0000030")
+    page = Page("open", "--no-browser", damaged)
+    visit(browser, page, "space")
+    click(browser, "Check")
+    browser.wait("document.querySelector('.hurt')", 60, what="the damaged place is on the picture")
+    check("Damaged" in browser.script("document.body.innerText"), "the check says so")
+    shots(browser, "damaged")
+    to(browser, "records?type=Note")
+    browser.wait("document.querySelector('.notes')?.innerText.includes('cannot be read')", what="an unreadable record is named")
+    check(browser.script("document.querySelectorAll('.grid-row').length") > 20, "the others are beside it")
+    shots(browser, "unreadable")
+    to(browser, "log?record=note-0000030")
+    browser.wait("document.querySelector('.note.bad, .failed')", what="the log says where it is damaged")
+    shots(browser, "damaged-log")
+    quiet(browser, "damaged")
+    page.end()
+    # One of which nothing can be read.
+    copied = f"{work}/ruined"
+    shutil.copytree(store, copied)
+    hurt(copied, "note-0000030")
+    page = Page("open", "--no-browser", copied)
+    visit(browser, page)
+    browser.wait("document.querySelector('.failed')?.innerText.includes('strandline verify')", what="a store that cannot be read says what helps")
+    shots(browser, "ruined")
+    to(browser, "space")
+    click(browser, "Check")
+    browser.wait("document.querySelector('.hurt')", 60, what="its damaged place is on the picture")
+    quiet(browser, "ruined")
+    page.end()
+    empty = f"{work}/empty"
+    command("put", empty, json.dumps({"recordType": "Note", "recordName": "n", "fields": {}}))
+    command("delete", empty, "n")
+    page = Page("open", "--no-browser", empty)
+    visit(browser, page)
+    browser.wait("document.body.innerText.includes('No record lives here')", what="an empty store says so")
+    shots(browser, "empty")
+    for view in ("sync", "log", "space"):
+        to(browser, view)
+        quiet(browser, "empty " + view)
+    command("put", empty, json.dumps({"recordType": "Note", "recordName": "n2", "fields": {"size": 1}}))
+    to(browser, "records")
+    browser.wait("document.querySelector('.grid-row')", what="the first record is shown by itself")
+    page.end()
+    browser.go(page.base)
+    say(f"page: damaged and empty stores, {checks} checks")
+
+
+def hostile_tab(browser, store):
+    """A page of another program on this machine tries to read and to change."""
+    class Quiet(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<!doctype html><title>other</title>")
+
+        def log_message(self, *_):
+            pass
+
+    page = Page("open", "--no-browser", "--allow-changes", store)
+    visit(browser, page)
+    other = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
+    threading.Thread(target=other.serve_forever, daemon=True).start()
+    before = command("export", store).stdout + command("held", store).stdout
+    browser.expected = ["403 (Forbidden)", "blocked by CORS", "ERR_FAILED", "Failed to load resource", "Refused to", "X-Frame-Options", "frame-ancestors", "MIME type", "violates", "EventSource"]
+    for host in ("127.0.0.1", "localhost"):
+        browser.go(f"http://{host}:{other.server_port}/")
+        found = browser.script(f"""(async () => {{
+          const base = '{page.base}', out = [];
+          const tried = async (name, body) => {{ try {{ const r = await body(); if (r) out.push(name + ': ' + r); }} catch {{ }} }};
+          for (const path of ['/', '/api/session', '/api/run?verb=types', '/page/page.js']) {{
+            await tried('read ' + path, async () => (await (await fetch(base + path, {{credentials: 'include'}})).text()).slice(0, 80));
+            await tried('opaque ' + path, async () => {{ const r = await fetch(base + path, {{credentials: 'include', mode: 'no-cors'}}); return r.type !== 'opaque' ? r.type : ''; }});
+          }}
+          await tried('post', async () => (await fetch(base + '/api/run', {{method: 'POST', credentials: 'include', body: 'verb=held&w=retry', headers: {{'Content-Type': 'application/x-www-form-urlencoded'}}}})).status);
+          await tried('post with the header', async () => (await fetch(base + '/api/run', {{method: 'POST', credentials: 'include', body: 'verb=held&w=retry', headers: {{'X-Strandline-Token': '0'}}}})).status);
+          const load = (tag, props) => new Promise(done => {{ const e = Object.assign(document.createElement(tag), props); e.onload = () => done(tag + ' was loaded'); e.onerror = () => done(''); setTimeout(() => done(''), 1500); document.body.append(e); }});
+          await tried('script', () => load('script', {{src: base + '/page/page.js'}}));
+          await tried('data as script', () => load('script', {{src: base + '/api/run?verb=types'}}));
+          await tried('image', () => load('img', {{src: base + '/page/icon.svg'}}));
+          await tried('style', () => load('link', {{rel: 'stylesheet', href: base + '/page/page.css'}}));
+          await load('iframe', {{src: base + '/'}});
+          await tried('frame', async () => {{ try {{ return frames[0].document.body.innerText.slice(0, 40); }} catch {{ return ''; }} }});
+          await tried('events', () => new Promise(done => {{ const s = new EventSource(base + '/api/events', {{withCredentials: true}}); s.onmessage = s.onopen = () => done('heard'); s.onerror = () => {{ s.close(); done(''); }}; setTimeout(() => done(''), 1500); }}));
+          return out; }})()""")
+        check(found == [], f"a page of http://{host} read something", found)
+    other.shutdown()
+    browser.expected = []
+    browser.errors.clear()
+    check(command("export", store).stdout + command("held", store).stdout == before, "nothing was changed by another page")
+    page.end()
+    say(f"page: a hostile tab, {checks} checks")
+
+
+def server_views(browser, server, sync):
+    visit(browser, server)
+    browser.wait("document.querySelectorAll('.grid-row').length > 3")
+    to(browser, "data")
+    browser.script("[...document.querySelectorAll('.form select')][0].value = 'Evil'; document.querySelector('.form select').onchange()")
+    browser.wait("document.querySelector('.grid').innerText.includes('<img src=x')", what="a query for hostile records")
+    is_text(browser, "data")
+    browser.script("document.querySelector('.grid-row').click()")
+    browser.wait("document.querySelector('.detail .fields')")
+    is_text(browser, "data detail")
+    for name in ("Add a condition",):
+        click(browser, name)
+    comparators = browser.script("[...document.querySelector('[aria-label=Comparator]').options].map(o => o.value)")
+    check(len(comparators) >= 18 and "LIST_CONTAINS" in comparators, "every comparator is offered", comparators)
+    for comparator in comparators:
+        value = '["a", "b"]' if comparator in ("IN", "NOT_IN") or comparator.endswith(("_ANY", "_ALL")) else "a"
+        browser.script(f"""(() => {{ const [name, value] = [document.querySelector('[aria-label=Field]'), document.querySelector('[aria-label=Value]')];
+          document.querySelector('[aria-label=Comparator]').value = '{comparator}'; name.value = 'html'; value.value = {json.dumps(value)}; name.dispatchEvent(new Event('change', {{bubbles: true}})); }})()""")
+        browser.wait(f"!document.querySelector('.loading') && document.querySelector('pre.json')?.textContent.includes('\"{comparator}\"')", what=f"the JSON of {comparator}")
+        check(not browser.script("document.querySelector('.middle .note.bad')?.innerText"), f"{comparator} is answered", browser.script("document.querySelector('.note.bad')?.innerText"))
+    labelled(browser, "data")
+    contrast(browser, "data")
+    shots(browser, "server-data")
+    to(browser, "data?tab=changes")
+    browser.wait("document.body.innerText.includes('more is coming') || document.body.innerText.includes('the end; token')")
+    pages = 0
+    while "more is coming" in browser.script("document.body.innerText") and pages < 30:
+        token = browser.script("document.querySelector('.form input').value")
+        click(browser, "Next page")
+        browser.wait(f"document.querySelector('.form input').value !== {json.dumps(token)}")
+        browser.settle()
+        pages += 1
+    check(pages > 2, "changes come page by page", pages)
+    check("tombstone" in browser.script("document.querySelector('.grid').innerText") or browser.script("document.querySelectorAll('.grid-row').length") > 0, "tombstones are among them")
+    shots(browser, "server-changes")
+    to(browser, "data?tab=lookup&names=note-0000010")
+    browser.wait("document.querySelector('.grid').innerText.includes('note-0000010')", what="a look-up")
+    to(browser, "requests")
+    browser.wait("document.querySelectorAll('.grid-row').length > 3")
+    number = browser.script("Number(document.querySelector('.grid-row').firstChild.textContent.replaceAll(',', ''))")
+    command(*sync, f"{work}/b", code=None)
+    browser.wait(f"Number(document.querySelector('.grid-row').firstChild.textContent.replaceAll(',', '')) > {number}", what="a request is shown as it comes")
+    browser.script("[...document.querySelectorAll('.grid-row')].find(r => r.textContent.includes('changes/')).click()")
+    browser.wait("document.querySelectorAll('.detail pre').length === 2", what="bodies on demand")
+    check("SECRET" not in browser.script("document.body.innerText"), "no token is shown")
+    is_text(browser, "requests", None)
+    labelled(browser, "requests")
+    contrast(browser, "requests")
+    shots(browser, "server-requests")
+    to(browser, "faults")
+    browser.wait("document.querySelector('[aria-label=Faults]')")
+    browser.script("document.querySelector('[aria-label=\"503 with Retry-After\"]').click()")
+    browser.wait("document.body.innerText.includes('1 fault on')", what="a fault is on")
+    contrast(browser, "faults")
+    labelled(browser, "faults")
+    shots(browser, "server-faults")
+    command("put", f"{work}/b", json.dumps({"recordName": "note-0000012", "fields": {"title": "late"}}))
+    command(*sync, f"{work}/b", code=None)
+    to(browser, "requests")
+    browser.wait("[...document.querySelectorAll('.grid-row')].some(r => r.textContent.includes('503'))", what="the fault is seen among the requests")
+    to(browser, "faults")
+    click(browser, "All off")
+    browser.wait("document.body.innerText.includes('none is on')", what="all faults are off")
+    to(browser, "log")
+    browser.wait("document.querySelector('.grid').innerText.includes('recordSaved')")
+    is_text(browser, "journal", None)
+    check(browser.script("document.querySelector('.grid').clientHeight") > 200, "the table has its place")
+    shots(browser, "server-journal")
+    quiet(browser, "the server's page")
+    server.end()
+    say(f"page: the views of a server, {checks} checks")
+
+
+def main():
+    if SHOTS:
+        os.makedirs(SHOTS, exist_ok=True)
+    browser = None
+    try:
+        server, store, sync = stores()
+        browser = Browser(PROGRAM, overlay=os.environ.get("CI_PAGE_OVERLAY"))
+        browser.look(1280)
+        wanted = os.environ.get("CI_PAGE_ONLY", "")
+        for name, part in (("store", lambda: store_views(browser, store)), ("hostile", lambda: hostile_tab(browser, store)), ("damaged", lambda: empty_and_damaged(browser, store)),
+                           ("changes", lambda: changes(browser, store)), ("large", lambda: live_and_large(browser)), ("server", lambda: server_views(browser, server, sync))):
+            if not wanted or name in wanted.split(","):
+                part()
+        if not wanted:
+            say(f"page: nothing found in {checks} checks of both pages")
+    finally:
+        if browser:
+            browser.close()
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        shutil.rmtree(work, ignore_errors=True)
+
+
+main()
