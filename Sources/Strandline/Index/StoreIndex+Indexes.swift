@@ -63,7 +63,7 @@ extension StoreIndex {
 
   /// The same; the caller holds `flushing`.
   private func redefineHeld(_ body: (inout IndexDefinitions) -> Void) throws {
-    let (old, isKnown) = state.withLock { ($0.definitions, $0.isDefinitionsFileKnown && $0.definitionsDamage == nil) }
+    let (old, isKnown) = state.withLock { ($0.definitions, $0.definitionsFile.isKnown) }
     var new = old
     body(&new)
     // After a write that failed the file may say otherwise, and a damaged one says nothing: then it is written again, even
@@ -75,12 +75,9 @@ extension StoreIndex {
     try log.checkPlace()
     try clearUp()
     // A number must be known as given before a row has it: the list cannot say it of runs that were discarded.
-    state.withLock { $0.isDefinitionsFileKnown = false }
+    state.withLock { $0.definitionsFile.beginWriting() }
     try files.write(new)
-    state.withLock { state in
-      state.isDefinitionsFileKnown = true
-      state.definitionsDamage = nil
-    }
+    state.withLock { $0.definitionsFile = .known }
     let changed = state.withLock { state -> RunSet? in
       state.definitions = new
       guard let current = state.current, !current.indexes.allSatisfy(new.indexes.contains) else { return nil }

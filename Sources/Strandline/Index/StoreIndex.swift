@@ -125,10 +125,8 @@ package final class StoreIndex: Sendable {
     var failure: Failure?
     /// The declared indexes. One without a number waits to be built; one with a number gets its rows from every flush.
     var definitions: IndexDefinitions
-    /// The file that names them is as they were when they were written last; false after a write that failed.
-    var isDefinitionsFileKnown = true
-    /// Why that file says nothing, until it is written again.
-    var definitionsDamage: StrandlineError?
+    /// What the file that names them says.
+    var definitionsFile: DefinitionsFile
     /// The store was opened with a list of indexes.
     var hasList = false
     /// How often all runs were made anew.
@@ -139,6 +137,22 @@ package final class StoreIndex: Sendable {
     /// Why the last merge in the background failed, and the last build; nil if it did not.
     var mergeError: StrandlineError?
     var buildError: StrandlineError?
+  }
+
+  /// The file that names the declared indexes.
+  enum DefinitionsFile: Sendable {
+    /// It says what is declared.
+    case known
+    /// A write of it has failed, so that it may say otherwise: the next change writes it again.
+    case uncertain
+    /// It says nothing, until the next change writes it again.
+    case damaged(StrandlineError)
+
+    var isKnown: Bool { if case .known = self { true } else { false } }
+    var damage: StrandlineError? { if case .damaged(let error) = self { error } else { nil } }
+
+    /// It is about to be written; that may fail.
+    mutating func beginWriting() { if isKnown { self = .uncertain } }
   }
 
   /// A flush that failed.
@@ -179,7 +193,7 @@ package final class StoreIndex: Sendable {
     state = Mutex(
       State(
         listing: runs.flatMap { isListed ? .listed($0) : nil } ?? .unlisted(runs), nextRunNumber: nextRunNumber,
-        definitions: definitions, definitionsDamage: declared.damage))
+        definitions: definitions, definitionsFile: declared.damage.map { .damaged($0) } ?? .known))
     let inBackground = log.options.upkeep == .inBackground
     queue = inBackground ? DispatchQueue(label: "strandline.index.flush", qos: .utility) : nil
     mergeQueue = inBackground ? DispatchQueue(label: "strandline.index.merge", qos: .utility) : nil
@@ -194,7 +208,7 @@ package final class StoreIndex: Sendable {
   /// The last failure of the index, for the status: of a flush, a merge or a build; or the damage of the file of the declared
   /// indexes.
   var lastError: StrandlineError? {
-    state.withLock { $0.failure?.error ?? $0.mergeError ?? $0.buildError ?? $0.definitionsDamage }
+    state.withLock { $0.failure?.error ?? $0.mergeError ?? $0.buildError ?? $0.definitionsFile.damage }
   }
 
   /// Runs upkeep for which no caller waits, and keeps its error for the status.
