@@ -55,6 +55,12 @@ package struct StoreHistory {
     package var failedReads = 0
     /// Looks of a reader in another process at what was new.
     package var refreshes = 0
+    /// Mistakes in what a compaction would leave, and in the rows that it is judged by, that both judges have refused.
+    package var mistakesRefused = 0
+    package var wrongRowsRefused = 0
+    /// Rows that were right and that the rules could not judge, and wrong ones that the fold alone has refused.
+    package var rowsNotJudged = 0
+    package var wrongRowsTaken = 0
 
     package init() {}
 
@@ -78,6 +84,10 @@ package struct StoreHistory {
       observed += other.observed
       failedReads += other.failedReads
       refreshes += other.refreshes
+      mistakesRefused += other.mistakesRefused
+      wrongRowsRefused += other.wrongRowsRefused
+      rowsNotJudged += other.rowsNotJudged
+      wrongRowsTaken += other.wrongRowsTaken
       runsMax = max(runsMax, other.runsMax)
     }
   }
@@ -459,7 +469,8 @@ package struct StoreHistory {
     case .settle: try settle(store, log)
     case .flush: try store.index?.flush()
     case .compact:
-      try store.compactBlocking()
+      try plantMistakes(log)
+      try store.compactBlocking(proof: below(2) == 0 ? .rules : .both)
       tally.compactions += 1
     case .reopen:
       views = []
@@ -505,6 +516,35 @@ package struct StoreHistory {
         DiskFault([.open, .kind, .list, .sizes, .size, .read], ordinal: 1 + below(25), error: .device("", "")))
       isReadArmed = true
     }
+  }
+
+  /// Both judges of a compaction refuse the same mistakes: an event that is missing of what would stay, and rows that lack
+  /// what an event says.
+  private mutating func plantMistakes(_ log: Log) throws {
+    guard log.durableLSN > 0 else { return }
+    var found: [LogEvent] = []
+    try log.forEachEvent(in: 1...log.durableLSN) {
+      found.append($0)
+      return true
+    }
+    let judged = CompactionTrial(found)
+    let right = try judged.fold(found)
+    let plan = try judged.plan(right, .both)
+    if try judged.rulesRefuse(right) { tally.rowsNotJudged += 1 }
+    var survivors = Survivors(of: plan)
+    var left = try survivors.of(found)
+    guard !left.isEmpty else { return }
+    let lost = left.remove(at: below(left.count))
+    let (byRules, byFold) = (try judged.refuse(left, plan, .rules), try judged.refuse(left, plan, .fold))
+    try demand(
+      byRules == byFold, "without event \(lost.lsn), the rules \(byRules ? "refuse" : "take") what the fold does not")
+    if byFold { tally.mistakesRefused += 1 }
+    var fewer = found
+    fewer.remove(at: below(fewer.count))
+    let wrong = try judged.fold(fewer)
+    let isOther = try wrong.contradiction(of: right) != nil
+    let isRefused = try judged.rulesRefuse(wrong)
+    if isOther { if isRefused { tally.wrongRowsRefused += 1 } else { tally.wrongRowsTaken += 1 } }
   }
 
   private mutating func write(
@@ -1078,5 +1118,49 @@ package struct StoreHistory {
       try open()
     }
     if let store { try close(store) }
+  }
+}
+
+/// The judges of a compaction, asked about events and rows that are handed to them.
+private struct CompactionTrial {
+  let found: [LogEvent]
+
+  init(_ found: [LogEvent]) { self.found = found }
+
+  func fold(_ events: [LogEvent]) throws -> Projections {
+    var fold = SpillingFold()
+    for event in events { try fold.apply(LogSurvivor(event)) }
+    if let last = found.last { fold.advance(to: LSN(last.lsn)) }
+    return fold.projections
+  }
+
+  func plan(_ state: Projections, _ proof: CompactionProof) throws -> CompactionPlan {
+    try CompactionPlan(
+      state: state, isOfLog: proof != .rules, proof: proof,
+      read: { body in for event in found { try body([event]) } },
+      backwards: { body, end in
+        for event in found { try body(event) }
+        try end()
+      }, folding: Self.folding)
+  }
+
+  /// Whether the rules cannot take rows for what the events say.
+  func rulesRefuse(_ state: Projections) throws -> Bool {
+    do { _ = try plan(state, .rules) } catch is RulesCannotTell { return true }
+    return false
+  }
+
+  /// Whether a judge refuses what stays.
+  func refuse(_ survivors: [LogSurvivor], _ plan: CompactionPlan, _ proof: CompactionProof) throws -> Bool {
+    do {
+      return try !plan.judge(proof, { for one in survivors { try $0(one) } }, Self.folding).difference.isEmpty
+    } catch is RulesCannotTell {
+      return true
+    }
+  }
+
+  private static func folding(_ body: (inout SpillingFold) throws -> Void) throws {
+    var fold = SpillingFold()
+    try body(&fold)
   }
 }

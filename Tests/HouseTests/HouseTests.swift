@@ -256,7 +256,7 @@ struct `The house` {
         ],
         // Each may lose properties and get none.
         toGo: [
-          "CompactionPlan": 16, "Projections": 16, "RecordStore": 17, "RequestPace": 17, "RunCursor": 14,
+          "Projections": 16, "RecordStore": 17, "RequestPace": 17, "RunCursor": 14,
           "RunWriter": 18, "StoreCore": 15, "StoreIndex": 30, "StoreIndex.State": 17, "SyncEngine": 17,
           "SyncState": 13, "SyncWatch": 24, "SyncWatch.State": 21,
         ]))

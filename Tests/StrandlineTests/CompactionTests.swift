@@ -3,7 +3,6 @@
 // The strongest proof is elsewhere: fleets whose devices compact at random moments (FleetTests) fold their logs anew
 // after every step.
 
-import Strandline
 import StrandlineLog
 import StrandlineServer
 import StrandlineSimulation
@@ -13,6 +12,8 @@ import StrandlineTesting
 import Synchronization
 import StrandlineTestSupport
 import Testing
+
+@testable import Strandline
 
 private let zone = ZoneID.main
 private let r = RecordID("r")
@@ -115,24 +116,46 @@ private struct History {
     return projections
   }
 
-  /// What stays; the fold must be the same, and no record may need all of its events.
-  func compacted(keepingWhole: Int = 0) throws -> History {
-    let found = events.map { lsn, event in
+  /// The same as a log has them.
+  var found: [LogEvent] {
+    events.map { lsn, event in
       LogEvent(
         lsn: lsn, schema: EventCodec.schema, body: EventCodec.encode(event), indexInTransaction: 0, isFirst: true,
         isLast: true, segmentID: 0, offset: 0)
     }
-    let plan = try CompactionPlan(
-      state: folded(), read: { body in for event in found { try body([event]) } },
-      folding: { body in
-        var fold = SpillingFold()
-        try body(&fold)
-      })
-    var result = History([])
+  }
+
+  static func folding(_ body: (inout SpillingFold) throws -> Void) throws {
+    var fold = SpillingFold()
+    try body(&fold)
+  }
+
+  func plan(by state: Projections? = nil, _ proof: CompactionProof) throws -> CompactionPlan {
+    let found = found
+    return try CompactionPlan(
+      state: state ?? folded(), isOfLog: proof != .rules, proof: proof,
+      read: { body in for event in found { try body([event]) } },
+      backwards: { body, end in
+        // In two parts, so that records have events in both.
+        for part in [found[(found.count / 2)...], found[..<(found.count / 2)]] {
+          for event in part { try body(event) }
+          try end()
+        }
+      }, folding: Self.folding)
+  }
+
+  func survivors(of plan: CompactionPlan) throws -> [LogSurvivor] {
     var survivors = Survivors(of: plan)
-    for survivor in try survivors.of(found) {
-      result.events.append((survivor.lsn, try EventCodec.decode(survivor.body)))
-    }
+    return try survivors.of(found)
+  }
+
+  /// What stays; the fold must be the same, and no record may need all of its events. The rules alone make the same plan.
+  func compacted(keepingWhole: Int = 0) throws -> History {
+    let plan = try plan(.both)
+    var result = History([])
+    let survivors = try survivors(of: plan)
+    for survivor in survivors { result.events.append((survivor.lsn, try EventCodec.decode(survivor.body))) }
+    #expect(try self.survivors(of: self.plan(.rules)) == survivors)
     let difference = try result.folded().difference(from: folded())
     #expect(difference.isEmpty, "\(difference.words)")
     #expect(try result.folded().outbox.newest == folded().outbox.newest)
@@ -426,6 +449,169 @@ private struct History {
     #expect(compacted.kinds == ["1 opened", "2 tokenAdvanced", "4 zoneChanged", "5 zoneChanged", "6 zoneChanged"])
     let state = try compacted.folded().sync.zones[zone]
     #expect(state?.token == nil && state?.lostReason == .notFound && state?.ruledMilliseconds == 7)
+  }
+}
+
+/// What a judge says of what stays, and of rows that are not what the events say.
+@Suite(.timeLimit(.minutes(30))) struct `The judges of a compaction` {
+  private static let names = ["fetched", "taken", "edited", "sent", "gone", "dying", "new", "again"].map {
+    RecordID($0)
+  }
+
+  /// One record of each kind of row, a conflict, and a part of the engine's memory.
+  private static let history: History = {
+    let (fetchedID, taken, edited, attempted) = (names[0], names[1], names[2], names[3])
+    let (dead, dying, new, again) = (names[4], names[5], names[6], names[7])
+    return History([
+      opened, fetched(fetchedID, 1, tag: "a"), fetched(fetchedID, 2, tag: "b"),  // 1 to 3
+      saved(taken, 3), sent(4), settled(taken, 4, .saved, tag: "c"),  // 4 to 6
+      saved(edited, 4), saved(edited, 5), saved(edited, 6),  // 7 to 9
+      saved(attempted, 7), sent(10), saved(attempted, 8),  // 10 to 12
+      fetched(dead, 9, tag: "d"), gone(dead, births: 1),  // 13, 14
+      saved(dying, 10), deleted(dying, 11, births: 1),  // 15, 16
+      .conflicted(
+        Conflicted(
+          id: fetchedID, local: LSN(2), server: LSN(3), ancestor: .zero, wallMilliseconds: 5, rule: "join", words: "",
+          fields: [])),  // 17
+      token(zone, nil, "t1"), token(zone, "t1", "t2"),  // 18, 19
+      fetched(again, 12, tag: "e"), gone(again, births: 1), saved(again, 13, birth: 2), saved(new, 14),  // 20 to 23
+    ])
+  }()
+
+  /// A mistake in what stays.
+  struct Mistake: CustomTestStringConvertible, Sendable {
+    var testDescription: String
+    /// What stays of an event; nil: nothing does.
+    var change: @Sendable (UInt64, Event) -> Event?
+    /// Whether records are others by it: a replay does not ask for values.
+    var isSeenByFold = true
+
+    init(_ words: String, isSeenByFold: Bool = true, change: @escaping @Sendable (UInt64, Event) -> Event?) {
+      (testDescription, self.isSeenByFold, self.change) = (words, isSeenByFold, change)
+    }
+
+    init(_ words: String, losing lsn: UInt64) { self.init(words) { $0 == lsn ? nil : $1 } }
+  }
+
+  static let mistakes: [Mistake] = [
+    Mistake("a save that is owed is left out", losing: 23),
+    Mistake("the version that the server holds is left out", losing: 3),
+    Mistake("the content of an acknowledged save is lost", losing: 4),
+    Mistake("the answer of the server is lost", losing: 6),
+    Mistake("an attempt is lost", losing: 11),
+    Mistake("what was attempted is lost", losing: 10),
+    Mistake("since when a record is owed is lost", losing: 7),
+    Mistake("the last event of a part of the engine's memory is lost", losing: 19),
+    Mistake("the tenure of the writer is lost", losing: 1),
+    Mistake("a deletion that is owed is lost", losing: 16),
+    Mistake("a conflict is lost", losing: 17),
+    Mistake("a packed deletion is lost") { lsn, event in
+      guard case .deletions(var packed) = event else { return event }
+      packed.items.removeAll { $0.id == names[4] }
+      return .deletions(packed)
+    },
+    Mistake("a packed deletion has lost its life") { lsn, event in
+      guard case .deletions(var packed) = event else { return event }
+      for place in packed.items.indices { packed.items[place].births = [] }
+      return .deletions(packed)
+    },
+    Mistake("a save that is owed is emptied", isSeenByFold: false) { lsn, event in
+      guard lsn == 23, case .saved(let saved) = event else { return event }
+      return .superseded(Superseded(id: saved.id, type: saved.type, time: saved.time))
+    },
+    Mistake("an event stays under another record's name") { lsn, event in
+      guard lsn == 3, case .fetchedSave(var fetched) = event else { return event }
+      fetched.id = names[1]
+      return .fetchedSave(fetched)
+    },
+    Mistake("a version stays with another tag") { lsn, event in
+      guard lsn == 3, case .fetchedSave(var fetched) = event else { return event }
+      fetched.changeTag = "a"
+      return .fetchedSave(fetched)
+    },
+    Mistake("a record is of another type") { lsn, event in
+      guard lsn == 23, case .saved(var saved) = event else { return event }
+      saved.type = "Task"
+      return .saved(saved)
+    },
+  ]
+
+  /// Whether a judge refuses what stays.
+  private static func refuses(
+    _ plan: CompactionPlan, _ survivors: [LogSurvivor], _ proof: CompactionProof
+  ) throws -> Bool {
+    do {
+      return try !plan.judge(proof, { for one in survivors { try $0(one) } }, History.folding).difference.isEmpty
+    } catch is RulesCannotTell {
+      return true
+    }
+  }
+
+  @Test(arguments: mistakes) func `refuse a mistake in what stays`(_ mistake: Mistake) throws {
+    let plan = try Self.history.plan(.both)
+    let right = try Self.history.survivors(of: plan)
+    var wrong: [LogSurvivor] = []
+    for survivor in right {
+      guard let event = mistake.change(survivor.lsn, try EventCodec.decode(survivor.body)) else { continue }
+      wrong.append(LogSurvivor(lsn: survivor.lsn, schema: survivor.schema, body: EventCodec.encode(event)))
+    }
+    #expect(wrong != right)
+    for proof in [CompactionProof.rules, .fold] {
+      #expect(try !Self.refuses(plan, right, proof), "\(proof) take what is right")
+      #expect(try Self.refuses(plan, wrong, proof) == (proof == .rules || mistake.isSeenByFold), "\(proof)")
+    }
+    #expect(plan.recordsKeptWhole == 0)
+  }
+
+  /// Rows that other events than the log's would make.
+  struct WrongRows: CustomTestStringConvertible, Sendable {
+    var testDescription: String
+    /// Another event under an LSN; nil: none.
+    var change: @Sendable (UInt64, Event) -> Event?
+  }
+
+  static let wrongRows: [WrongRows] = [
+    WrongRows(testDescription: "a row names another record's event") { lsn, event in
+      lsn == 23 ? saved(RecordID("other"), 14) : event
+    },
+    WrongRows(testDescription: "a row names an event that no log has") { lsn, event in
+      lsn == 18 ? saved(RecordID("other"), 3) : event
+    },
+    WrongRows(testDescription: "a row has the tag of another version") { lsn, event in
+      lsn == 3 ? fetched(names[0], 2, tag: "z") : event
+    },
+    WrongRows(testDescription: "a row has another type") { lsn, event in
+      lsn == 23 ? saved(names[6], 14, type: "Task") : event
+    },
+    WrongRows(testDescription: "a row names the answer to another save") { lsn, event in
+      lsn == 6 ? settled(names[7], 22, .saved, tag: "c") : event
+    },
+    WrongRows(testDescription: "a name is deleted that is not") { lsn, event in
+      lsn == 14 ? gone(names[1], births: 1) : event
+    },
+    WrongRows(testDescription: "a deleted name has fewer lives") { lsn, event in
+      lsn == 14 ? gone(names[4]) : event
+    },
+    WrongRows(testDescription: "the row of a record is missing, and not counted") { $0 == 23 ? nil : $1 },
+    WrongRows(testDescription: "the row of a fetched record is missing, and not counted") { lsn, event in
+      lsn == 2 || lsn == 3 ? nil : event
+    },
+    WrongRows(testDescription: "the row of a deleted name is missing, and not counted") { lsn, event in
+      lsn == 13 || lsn == 14 ? nil : event
+    },
+    WrongRows(testDescription: "a row is older than the last version") { $0 == 3 ? nil : $1 },
+    WrongRows(testDescription: "a row is older than the last save") { $0 == 9 ? nil : $1 },
+    WrongRows(testDescription: "a row is older than the server's answer") { $0 == 6 ? nil : $1 },
+    WrongRows(testDescription: "a row is older than a deletion") { $0 == 16 ? nil : $1 },
+    WrongRows(testDescription: "a row is older than its attempt") { $0 == 11 ? nil : $1 },
+  ]
+
+  @Test(arguments: wrongRows) func `refuse rows that the events do not make`(_ wrong: WrongRows) throws {
+    var other = Self.history
+    other.events = other.events.compactMap { lsn, event in wrong.change(lsn, event).map { (lsn, $0) } }
+    let state = try other.folded()
+    #expect(throws: RulesCannotTell.self) { _ = try Self.history.plan(by: state, .rules) }
+    #expect(try state.contradiction(of: Self.history.folded()) != nil)
   }
 }
 

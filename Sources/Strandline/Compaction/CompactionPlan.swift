@@ -3,9 +3,8 @@
 // Everything is judged by the state at the beginning's end, not by what stands behind it: if the fold up to there is
 // the same, it is the same after every event that follows, whatever that is. Which events the state names is a set of LSNs,
 // made by one walk through the records, so that most events stay or go by their kind and their LSN alone. The events are
-// read twice: once to decide, where the state does not tell; and once to fold what would stay, and to compare that with
-// the state. A record of which that fold differs keeps all its events, and the plan is made again: no rule below is believed
-// without that proof.
+// read twice: once to decide, where the state does not tell; and once to judge what would stay (PlanRules.swift). A record
+// that would be another keeps all its events, and the plan is made again.
 //
 // What stays of a record: the event of its base and the one that holds the base's content; of what is unsettled the
 // newest mutation, the attempted ones, every deletion, and without their content the first mutation and those behind an
@@ -13,7 +12,7 @@
 // memory stays, for every register, the last event that wrote it: each of those events writes the same registers whatever
 // was there before.
 //
-// Memory: two bits for each event that a record names, the places of the newest conflicts of each record that had some, one
+// Memory: some bits for each event that a record names, the places of the newest conflicts of each record that had some, one
 // open pack, and what the state and the fold keep in memory of their runs.
 
 package import StrandlineLog
@@ -27,103 +26,114 @@ package struct CompactionPlan {
   private let oldestSweep: UInt64
   /// The `listed` events of which something is still to be fetched.
   private let listings: Set<LSN>
-  /// The events that hold what a record is, or that must stay whole besides.
-  private var named = LSNSet()
-  /// The mutations that stay without their content.
-  private var emptied = LSNSet()
-  /// The mutations whose attempts stay: those without an answer, and those that were answered when a later one was owed.
-  private var attempted = LSNSet()
+  /// What its rows name.
+  private(set) var names: NamedEvents
 
   /// Records that keep all their events.
   private var whole: Set<RecordID> = []
   /// The engine's memory keeps all its events.
   private var keepsMemory = false
 
-  /// The last events that wrote each register of the engine's memory.
-  private var registered = LSNSet()
-  /// The `sent` that says so of each of them.
-  private var attempts: [LSN: LSN] = [:]
-  /// All mutations of records that keep all their events.
-  private var mutationsOfWhole = LSNSet()
-  /// The LSNs under which packs stand.
-  private(set) var carriers = LSNSet()
-  /// The newest conflicts of each record that lives.
-  private var conflicts = NewestConflicts()
-  /// The bytes of the events that stay whole, and of the others.
-  private var bytesLeft: (in: UInt64, out: UInt64) = (0, 0)
-  /// The last event with a time that does not stay.
-  private var lastLeftOut: LSN = .zero
+  private var decided = Decided()
   /// The event that says how far the clock was, if none of those that stay does.
   private(set) var latest: (carrier: LSN, time: HybridTime)?
 
   /// Reads transactions, in the order of the log.
   package typealias Reading = (([LogEvent]) throws -> Void) throws -> Void
 
+  /// What a reading of the events has decided.
+  private struct Decided {
+    /// The last events that wrote each register of the engine's memory.
+    var registered = LSNSet()
+    /// The `sent` that says so of each of the attempted mutations.
+    var attempts: [LSN: LSN] = [:]
+    /// All mutations of records that keep all their events.
+    var mutationsOfWhole = LSNSet()
+    /// The LSNs under which packs stand.
+    var carriers = LSNSet()
+    /// The newest conflicts of each record that lives.
+    var conflicts = NewestConflicts()
+    /// What stays though no record follows from it.
+    var kept = FactSum()
+    /// The bytes of the events that stay whole, and of the others.
+    var bytesLeft: (in: UInt64, out: UInt64) = (0, 0)
+    /// The last event with a time that does not stay.
+    var lastLeftOut: LSN = .zero
+    /// A deleted name of which the row lacks a life that its last event has.
+    var contradicted: RecordID?
+    /// Mutations that a request has carried, and of which the row does not know that.
+    var sentUnnoticed = LSNSet()
+  }
+
+  /// Hands out an empty fold, and clears up after it.
+  package typealias Folding = ((inout SpillingFold) throws -> Void) throws -> Void
+
   /// Makes a plan.
   ///
   /// - Parameters:
   ///   - state: what the events fold to.
+  ///   - isOfLog: whether it was made of the events, and not read from rows, which may lack what the events say.
+  ///   - proof: who judges it.
   ///   - read: reads all events; called twice at least.
+  ///   - backwards: reads them from the end, for the rules; not called if the state was made of the events.
   ///   - folding: hands out an empty fold, and clears up after it.
-  /// - Throws: what `read` throws; `.damaged` if no plan folds to the same, which changes nothing.
+  /// - Throws: what `read` throws; `RulesCannotTell` if the rules alone judge it and cannot; `.damaged` if no plan folds to
+  ///   the same. Nothing was changed then.
   package init(
-    state: Projections, read: Reading, folding: ((inout SpillingFold) throws -> Void) throws -> Void
+    state: Projections, isOfLog: Bool, proof: CompactionProof, read: Reading, backwards: ReadingBackwards,
+    folding: Folding
   ) throws {
     self.state = state
     oldestSweep = state.sync.zones.values.map(\.sweepEpoch).filter { $0 > 0 }.min() ?? .max
     listings = Set(state.sync.listed.values.flatMap(\.events.keys))
-    attempted = state.outbox.attempted
-    try nameEvents()
+    names = try NamedEvents(state, keeping: [])
+    if !isOfLog { try checkLastWords(backwards) }
     while true {
       try decide(read)
-      var difference = ProjectionsDifference()
+      var judged = (difference: ProjectionsDifference(), isClockBehind: false)
       try withoutActuallyEscaping(read) { read in
-        try folding { fold in difference = try self.difference(read, &fold) }
+        judged = try judge(proof, { try forEachSurvivor(read, $0) }, folding)
       }
+      // If the clock would be behind, the last event that does not stay says what it was. If all stay, it is ahead for a
+      // transaction that was given up, which no event says.
+      if judged.isClockBehind, decided.lastLeftOut != .zero { latest = (decided.lastLeftOut, state.sync.latest) }
+      let difference = judged.difference
       if difference.isEmpty { return }
       let differing = difference.ids.subtracting(whole)
       guard !differing.isEmpty || (difference.isMemoryOther && !keepsMemory) else {
+        if proof == .rules { throw RulesCannotTell(words: difference.words) }
         throw StrandlineError(
           .damaged,
           "the log was not compacted: replaying what would stay gives other records than the log does now "
             + "(\(difference.words)); nothing was changed; please report this")
       }
       whole.formUnion(differing)
-      if differing.isEmpty { keepsMemory = true }
+      if differing.isEmpty { keepsMemory = true } else { names = try NamedEvents(state, keeping: whole) }
     }
   }
 
   /// The bytes of the events that do not stay, or are packed.
-  package var bytesLeftOut: UInt64 { bytesLeft.out }
+  package var bytesLeftOut: UInt64 { decided.bytesLeft.out }
   /// The part that they are of all.
-  package var ratioLeftOut: Double { Double(bytesLeft.out) / max(1, Double(bytesLeft.in + bytesLeft.out)) }
+  package var ratioLeftOut: Double { Double(bytesLeftOut) / max(1, Double(decided.bytesLeft.in + bytesLeftOut)) }
 
   /// Records of which nothing could be left out safely.
   package var recordsKeptWhole: Int { whole.count }
 
-  /// Goes through all records once.
-  private mutating func nameEvents() throws {
-    var scan = try EntryScan(state.scanMemory(asOf: state.appliedLSN), EntryScan.Range())
-    while let (_, found) = try scan.next() {
-      let entry = found.entry
-      if let base = entry.base {
-        named.insert(base.version)
-        named.insert(base.content)
-      }
-      guard let pending = entry.pending else { continue }
-      if let base = entry.base, base.content < base.version, pending.first < base.version {
-        attempted.insert(base.content)
-      }
-      named.insert(pending.newest)
-      emptied.insert(pending.since)
-      // What takes the place of an older one is a merge, which says so.
-      if pending.first == pending.since { emptied.insert(pending.first) } else { named.insert(pending.first) }
-      for attempt in pending.attempts {
-        named.insert(attempt.lsn)
-        emptied.insert(attempt.next)
-      }
-    }
+  /// The LSNs under which packs stand.
+  var carriers: LSNSet { decided.carriers }
+
+  /// What stays though no record follows from it.
+  var kept: FactSum { decided.kept }
+
+  /// Why its rows cannot be right, as far as single ones tell.
+  var contradiction: String? {
+    names.contradiction ?? decided.contradicted.map { "the deleted name '\($0)' has lost a life" }
+      ?? decided.sentUnnoticed.first.map { "a request has carried mutation \($0), and its record does not know that" }
   }
+
+  /// Whether a record's row is judged by the events that it names.
+  func isPlain(_ id: RecordID, _ known: KnownRecord) -> Bool { !isWhole(id) && state.isPlain(id, known) }
 
   // MARK: What stays
 
@@ -154,18 +164,18 @@ package struct CompactionPlan {
   private func fate(_ kind: EventKind?, _ lsn: LSN) -> Fate {
     switch kind {
     case .opened, .assetUploaded, nil: .stays
-    case .conflicted: conflicts.contain(lsn) ? .stays : .goes
+    case .conflicted: decided.conflicts.contain(lsn) ? .stays : .goes
     case .listed: keepsMemory || listings.contains(lsn) ? .stays : .goes
     case .listedEnded: keepsMemory ? .stays : .goes
     case .confirmed: lsn.rawValue > oldestSweep ? .stays : .goes
-    case .saved, .merged: named.contains(lsn) ? .stays : emptied.contains(lsn) ? .isCut : .goes
-    case .superseded: named.contains(lsn) || emptied.contains(lsn) ? .stays : .goes
-    case .fetchedSave, .settled: named.contains(lsn) ? .stays : .goes
-    case .deleted: named.contains(lsn) ? .stays : .isPacked
+    case .saved, .merged: names.whole.contains(lsn) ? .stays : names.emptied.contains(lsn) ? .isCut : .goes
+    case .superseded: names.whole.contains(lsn) || names.emptied.contains(lsn) ? .stays : .goes
+    case .fetchedSave, .settled: names.whole.contains(lsn) ? .stays : .goes
+    case .deleted: names.whole.contains(lsn) ? .stays : .isPacked
     case .fetchedDelete, .deletions: .isPacked
     case .bound, .tokenAdvanced, .databaseTokenAdvanced, .zoneChanged, .sweepBegan, .sweepEnded, .accountChanged, .pace:
-      keepsMemory || registered.contains(lsn) ? .stays : .goes
-    case .held, .blocked, .joined: registered.contains(lsn) ? .stays : .goes
+      keepsMemory || decided.registered.contains(lsn) ? .stays : .goes
+    case .held, .blocked, .joined: decided.registered.contains(lsn) ? .stays : .goes
     case .released, .discarded, .refused: .goes
     case .sent: .isCut
     }
@@ -179,15 +189,16 @@ package struct CompactionPlan {
     case .saved(let saved): return .superseded(Superseded(id: saved.id, type: saved.type, time: saved.time))
     case .merged(let merged): return .superseded(Superseded(id: merged.id, type: merged.type, time: merged.time))
     case .sent(var sent):
-      sent.lsns = sent.lsns.filter { attempts[$0] == lsn || mutationsOfWhole.contains($0) }
+      sent.lsns = sent.lsns.filter { decided.attempts[$0] == lsn || decided.mutationsOfWhole.contains($0) }
       return sent.lsns.isEmpty ? nil : .sent(sent)
     default: return event
     }
   }
 
-  /// Hands the facts that an event adds to the deletion index to `body`, if they are those that the index has.
+  /// Hands the facts that an event adds to the deletion index to `body`, if they are those that the index has; beside them
+  /// what the event itself says of the name, if it is a pack.
   fileprivate func eachDeletion(
-    _ event: Event, at lsn: LSN, _ body: (RecordID, DeletionEntry) -> Void
+    _ event: Event, at lsn: LSN, _ body: (RecordID, DeletionEntry, DeletionEntry?) -> Void
   ) throws(StrandlineError) {
     switch event {
     case .deleted(let deleted): try pack(deleted.id, lsn, nil, body)
@@ -199,17 +210,17 @@ package struct CompactionPlan {
   }
 
   private func pack(
-    _ id: RecordID, _ lsn: LSN, _ packed: DeletionEntry?, _ body: (RecordID, DeletionEntry) -> Void
+    _ id: RecordID, _ lsn: LSN, _ packed: DeletionEntry?, _ body: (RecordID, DeletionEntry, DeletionEntry?) -> Void
   ) throws(StrandlineError) {
     // As it was, if all of the record stays.
-    if let packed, whole.contains(id) { return body(id, packed) }
+    if let packed, whole.contains(id) { return body(id, packed, packed) }
     guard let entry = try state.deletion(id) else { return }
     if !entry.isProvisional {
-      if entry.lsn == lsn { body(id, entry) }
+      if entry.lsn == lsn { body(id, entry, packed) }
     } else if var earlier = entry.refused {
       // An unsettled deletion stays, and stands behind this; it adds its own lives, and says the rest of the entry.
       earlier.lsn = lsn
-      body(id, earlier)
+      body(id, earlier, packed)
     }
   }
 
@@ -225,14 +236,8 @@ package struct CompactionPlan {
 
   private mutating func decide(_ read: Reading) throws {
     var registers: [Register: LSN] = [:]
-    registered = LSNSet()
-    attempts = [:]
-    mutationsOfWhole = LSNSet()
-    carriers = LSNSet()
-    lastLeftOut = .zero
+    decided = Decided()
     latest = nil
-    bytesLeft = (0, 0)
-    conflicts = NewestConflicts()
     var deletions = DeletionPacking()
     try read { transaction in
       for found in transaction {
@@ -240,7 +245,8 @@ package struct CompactionPlan {
       }
     }
     close(&deletions)
-    for lsn in registers.values { registered.insert(lsn) }
+    for lsn in registers.values { decided.registered.insert(lsn) }
+    decided.conflicts.forEach { decided.kept.add(.kept($0)) }
   }
 
   private mutating func decide(
@@ -254,17 +260,22 @@ package struct CompactionPlan {
     case .sent:
       // The first one: later ones of the same mutation say nothing new.
       if case .sent(let sent) = try found.decoded() {
-        for mutation in sent.lsns where attempted.contains(mutation) && attempts[mutation] == nil {
-          attempts[mutation] = lsn
+        for mutation in sent.lsns where names.attempted.contains(mutation) && decided.attempts[mutation] == nil {
+          decided.attempts[mutation] = lsn
         }
+        for mutation in sent.lsns where names.owed.contains(mutation) { decided.sentUnnoticed.insert(mutation) }
       }
+    case .refused:
+      if case .refused(let refused) = try found.decoded() { decided.sentUnnoticed.remove(refused.lsn) }
+      try decide(found, kind, lsn, &deletions)
     case .conflicted:
       guard case .conflicted(let conflicted) = try found.decoded() else { break }
       // What was lost of a record is told as long as that lives.
       if !isWhole(conflicted.id), try state.entry(conflicted.id) != nil {
         let bytes = UInt64(found.body.count)
-        let left = conflicts.add(lsn, bytes, of: conflicted.id)
-        bytesLeft = (in: bytesLeft.in + bytes - left, out: bytesLeft.out + left)
+        let left = decided.conflicts.add(lsn, bytes, of: conflicted.id)
+        decided.bytesLeft.in += bytes - left
+        decided.bytesLeft.out += left
       } else {
         try decide(found, kind, lsn, &deletions)
       }
@@ -278,36 +289,46 @@ package struct CompactionPlan {
     let (fate, event) = try fate(found, kind)
     switch fate {
     case .stays:
-      bytesLeft.in += UInt64(found.body.count)
+      decided.bytesLeft.in += UInt64(found.body.count)
+      switch kind {
+      case .conflicted, .confirmed, .assetUploaded, nil: decided.kept.add(.kept(lsn))
+      default: break
+      }
       guard !whole.isEmpty || deletions.isOpen else { return }
       let event = try event ?? found.decoded()
       guard let id = event.recordID else { return }
       if isWhole(id) { noteMutations(of: event, lsn) }
       // What was packed so far comes before this event, as it did.
       if kind == .deleted || isWhole(id), deletions.has(id) { close(&deletions) }
-    case .isCut: bytesLeft.out += UInt64(found.body.count)
+    case .isCut: decided.bytesLeft.out += UInt64(found.body.count)
     case .goes:
-      bytesLeft.out += UInt64(found.body.count)
+      decided.bytesLeft.out += UInt64(found.body.count)
       leaveOut(kind, lsn)
     case .isPacked:
-      bytesLeft.out += UInt64(found.body.count)
+      decided.bytesLeft.out += UInt64(found.body.count)
       leaveOut(kind, lsn)
       guard let event else { return }
       let count = if case .deletions(let packed) = event { packed.items.count } else { 1 }
       if deletions.isFull(for: count) { close(&deletions) }
-      try eachDeletion(event, at: lsn) { deletions.add($0, $1, at: lsn) }
+      var births: Set<Birth> = []
+      if case .fetchedDelete(let fetched) = event { births = fetched.births }
+      try eachDeletion(event, at: lsn) { id, entry, packed in
+        deletions.add(id, entry, at: lsn)
+        // No life of a deleted name is ever forgotten.
+        if !entry.births.isSuperset(of: packed?.births ?? births) { decided.contradicted = id }
+      }
     }
   }
 
   private mutating func leaveOut(_ kind: EventKind?, _ lsn: LSN) {
     switch kind {
-    case .saved, .superseded, .merged, .deleted, .fetchedSave, .fetchedDelete, .deletions: lastLeftOut = lsn
+    case .saved, .superseded, .merged, .deleted, .fetchedSave, .fetchedDelete, .deletions: decided.lastLeftOut = lsn
     default: break
     }
   }
 
   private mutating func close(_ deletions: inout DeletionPacking) {
-    if let carrier = deletions.close() { carriers.insert(carrier) }
+    if let carrier = deletions.close() { decided.carriers.insert(carrier) }
   }
 
   private func register(_ event: Event, _ lsn: LSN, _ registers: inout [Register: LSN]) {
@@ -338,25 +359,61 @@ package struct CompactionPlan {
 
   private mutating func noteMutations(of event: Event, _ lsn: LSN) {
     switch event {
-    case .saved, .superseded, .deleted, .merged: mutationsOfWhole.insert(lsn)
+    case .saved, .superseded, .deleted, .merged: decided.mutationsOfWhole.insert(lsn)
     default: break
     }
   }
 
-  // MARK: The proof
+  // MARK: Judging
 
-  /// Folds what stays. If the clock would be behind, the last event that does not stay is to say what it was. If all stay,
-  /// it is ahead for a transaction that was given up, which no event says.
-  private mutating func difference(_ read: Reading, _ fold: inout SpillingFold) throws -> ProjectionsDifference {
+  /// Checks that no row is missing or older than the events, as far as the last ones tell.
+  private func checkLastWords(_ read: ReadingBackwards) throws {
+    if let words = names.contradiction { throw RulesCannotTell(words: words) }
+    var words = LastWords(names, count: state.records.count + state.deletions.count)
+    try read({ try words.take($0) }, { words.endPart() })
+    if let lost = words.lost {
+      throw RulesCannotTell(words: "event \(lost) is the last one of its record, and no row names it")
+    }
+  }
+
+  private func forEachSurvivor(_ read: Reading, _ body: (LogSurvivor) throws -> Void) throws {
     var survivors = Survivors(of: self)
-    try read { transaction in
-      for survivor in try survivors.of(transaction) { try fold.apply(survivor) }
+    try withoutActuallyEscaping(body) { body in
+      try read { transaction in for survivor in try survivors.of(transaction) { try body(survivor) } }
     }
-    if fold.projections.sync.latest < state.sync.latest {
-      if lastLeftOut != .zero { latest = (lastLeftOut, state.sync.latest) }
-      fold.learn(state.sync.latest)
+  }
+
+  /// Judges what stays.
+  ///
+  /// - Parameter read: reads what stays.
+  /// - Returns: where it differs from the state; and whether no event of it says how far the clock was.
+  /// - Throws: what `read` throws; `RulesCannotTell`, if the rules alone judge.
+  package func judge(
+    _ proof: CompactionProof, _ read: ((LogSurvivor) throws -> Void) throws -> Void, _ folding: Folding
+  ) throws -> (difference: ProjectionsDifference, isClockBehind: Bool) {
+    var difference = ProjectionsDifference()
+    var judge = PlanJudge(self, usesRules: proof == .rules)
+    try withoutActuallyEscaping(read) { read in
+      try withoutActuallyEscaping(folding) { folding in
+        try folding { fold in
+          guard proof == .both else {
+            try read { try judge.take($0, &fold) }
+            difference = try judge.difference(&fold, state)
+            return
+          }
+          var rules = PlanJudge(self, usesRules: true)
+          try folding { other in
+            try read {
+              try judge.take($0, &fold)
+              try rules.take($0, &other)
+            }
+            difference = try judge.difference(&fold, state)
+            try rules.checkTaking(no: difference, &other, state)
+          }
+        }
+      }
     }
-    return try fold.projections.difference(from: state)
+    return (difference, judge.isClockBehind)
   }
 }
 
@@ -388,7 +445,7 @@ package struct Survivors {
     case .isCut: left = plan.cut(try event ?? found.decoded(), at: lsn)
     case .isPacked:
       guard let event else { break }
-      try plan.eachDeletion(event, at: lsn) { deletions.add($0, $1, at: lsn) }
+      try plan.eachDeletion(event, at: lsn) { id, entry, _ in deletions.add(id, entry, at: lsn) }
       if plan.carriers.contains(lsn) { left = deletions.take() }
     }
     if let latest = plan.latest, latest.carrier == lsn {
@@ -412,6 +469,8 @@ private struct NewestConflicts {
   private var all = LSNSet()
 
   func contain(_ lsn: LSN) -> Bool { all.contains(lsn) }
+
+  func forEach(_ body: (LSN) -> Void) { for lsn in all.all() { body(lsn) } }
 
   /// Adds one that is newer than those that were added. Returns the bytes of the one that goes for it.
   mutating func add(_ lsn: LSN, _ bytes: UInt64, of record: RecordID) -> UInt64 {

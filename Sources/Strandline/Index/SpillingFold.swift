@@ -79,7 +79,12 @@ package struct SpillingFold {
       lsn: found.lsn, schema: found.schema, body: found.body, indexInTransaction: 0, isFirst: true, isLast: true,
       segmentID: 0, offset: 0
     ).decoded()
-    try projections.apply(event, at: LSN(found.lsn), isDurable: true)
+    try apply(event, at: LSN(found.lsn))
+  }
+
+  /// The same of an event that was decoded.
+  mutating func apply(_ event: Event, at lsn: LSN) throws {
+    try projections.apply(event, at: lsn, isDurable: true)
     guard var spill, projections.unstoredCount >= spill.runs.count else { return }
     defer { self.spill = spill }
     var numbers: Set<UInt64> = []

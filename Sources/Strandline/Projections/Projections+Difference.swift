@@ -21,23 +21,43 @@ extension Projections {
   /// differs, and for what lies in memory.
   package func difference(from other: Projections) throws(StrandlineError) -> ProjectionsDifference {
     var result = ProjectionsDifference()
-    try addEntries(other, &result)
-    for (mine, theirs) in [(self, other), (other, self)] {
-      for (id, held) in mine.sync.held where theirs.sync.held[id] != held { result.ids.insert(id) }
-      for (id, held) in mine.sync.unread where theirs.sync.unread[id] != held { result.ids.insert(id) }
-      for (id, set) in mine.sync.sets where theirs.sync.sets[id] != set { result.ids.insert(id) }
-      for (id, block) in mine.sync.openBlocks where theirs.sync.openBlocks[id] != block { result.ids.insert(id) }
-    }
-    try addDeletions(other, &result)
+    try addRecords(other, &result) { _, _ in true }
+    result.add(sync, other.sync)
     if outbox.newest != other.outbox.newest || outbox.since != other.outbox.since, result.ids.isEmpty {
       result.isMemoryOther = true
     }
-    let (ours, others) = (sync, other.sync)
-    result.isMemoryOther =
-      result.isMemoryOther || ours.bounds != others.bounds || ours.zones != others.zones
-      || ours.databaseTokens != others.databaseTokens || ours.tenures != others.tenures || ours.paces != others.paces
-      || ours.listed != others.listed || ours.latest != others.latest || ours.isParked != others.isParked
     return result
+  }
+
+  /// Adds the records of which the rows are others. Of those of `other` only the included ones count.
+  func addRecords(
+    _ other: Projections, _ result: inout ProjectionsDifference, where isIncluded: (RecordID, KnownRecord) -> Bool
+  ) throws(StrandlineError) {
+    var (mine, theirs) = (try KnownRecordScan(self), try KnownRecordScan(other))
+    func nextOfTheirs() throws(StrandlineError) -> (id: RecordID, known: KnownRecord)? {
+      while let next = try theirs.next() {
+        if isIncluded(next.id, next.known) { return next }
+      }
+      return nil
+    }
+    var (left, right) = (try mine.next(), try nextOfTheirs())
+    while left != nil || right != nil {
+      if let one = left, let two = right, one.id == two.id {
+        if !areSame(one.known, other, two.known) { result.ids.insert(one.id) }
+        (left, right) = (try mine.next(), try nextOfTheirs())
+      } else if let one = left, right.map({ one.id < $0.id }) ?? true {
+        result.ids.insert(one.id)
+        left = try mine.next()
+      } else if let two = right {
+        result.ids.insert(two.id)
+        right = try nextOfTheirs()
+      }
+    }
+  }
+
+  private func areSame(_ mine: KnownRecord, _ other: Projections, _ theirs: KnownRecord) -> Bool {
+    mine.entry == theirs.entry && mine.deletion == theirs.deletion
+      && outbox.attempted(mine.entry?.pending) == other.outbox.attempted(theirs.entry?.pending)
   }
 
   /// How these differ from what the log says, with what they count; nil if they do not. Complexity as of `difference`.
@@ -66,28 +86,8 @@ extension Projections {
     return nil
   }
 
-  private func addEntries(
-    _ other: Projections, _ result: inout ProjectionsDifference
-  ) throws(StrandlineError) {
-    var mine = try EntryScan(scanMemory(asOf: appliedLSN), EntryScan.Range())
-    var theirs = try EntryScan(other.scanMemory(asOf: other.appliedLSN), EntryScan.Range())
-    try result.addTables(
-      { () throws(StrandlineError) in try mine.next().map { ($0.id, $0.found.entry) } },
-      { () throws(StrandlineError) in try theirs.next().map { ($0.id, $0.found.entry) } }
-    ) { ours, others in ours == others && outbox.attempted(ours.pending) == other.outbox.attempted(others.pending) }
-  }
-
-  private func addDeletions(
-    _ other: Projections, _ result: inout ProjectionsDifference
-  ) throws(StrandlineError) {
-    var (mine, theirs) = (try scanDeletions(), try other.scanDeletions())
-    try result.addTables(
-      { () throws(StrandlineError) in try mine.next().map { ($0.id, $0.row) } },
-      { () throws(StrandlineError) in try theirs.next().map { ($0.id, $0.row) } }, areSame: ==)
-  }
-
   /// The deleted names in the order of their keys.
-  private func scanDeletions() throws(StrandlineError) -> TableScan<RecordID, DeletionEntry> {
+  func scanDeletions() throws(StrandlineError) -> TableScan<RecordID, DeletionEntry> {
     let changed = deletions.frozen.merging(deletions.changed) { _, newer in newer }
       .map { (key: RowKey.record($0.key, table: .deletions), id: $0.key, row: $0.value) }
       .sorted { $0.key.precedes($1.key) }
@@ -100,23 +100,17 @@ extension Projections {
 }
 
 extension ProjectionsDifference {
-  /// Adds the records in which two tables differ. Each hands its rows out in the order of their keys.
-  fileprivate mutating func addTables<Row>(
-    _ mine: () throws(StrandlineError) -> (id: RecordID, row: Row)?,
-    _ theirs: () throws(StrandlineError) -> (id: RecordID, row: Row)?, areSame: (Row, Row) -> Bool
-  ) throws(StrandlineError) {
-    var (left, right) = (try mine(), try theirs())
-    while left != nil || right != nil {
-      if let one = left, let two = right, one.id == two.id {
-        if !areSame(one.row, two.row) { ids.insert(one.id) }
-        (left, right) = (try mine(), try theirs())
-      } else if let one = left, right.map({ one.id < $0.id }) ?? true {
-        ids.insert(one.id)
-        left = try mine()
-      } else if let two = right {
-        ids.insert(two.id)
-        right = try theirs()
-      }
+  /// Adds what two memories of the engine have of single records, and whether they differ in anything else.
+  mutating func add(_ mine: SyncState, _ others: SyncState) {
+    for (one, other) in [(mine, others), (others, mine)] {
+      for (id, held) in one.held where other.held[id] != held { ids.insert(id) }
+      for (id, held) in one.unread where other.unread[id] != held { ids.insert(id) }
+      for (id, set) in one.sets where other.sets[id] != set { ids.insert(id) }
+      for (id, block) in one.openBlocks where other.openBlocks[id] != block { ids.insert(id) }
     }
+    isMemoryOther =
+      isMemoryOther || mine.bounds != others.bounds || mine.zones != others.zones
+      || mine.databaseTokens != others.databaseTokens || mine.tenures != others.tenures || mine.paces != others.paces
+      || mine.listed != others.listed || mine.latest != others.latest || mine.isParked != others.isParked
   }
 }

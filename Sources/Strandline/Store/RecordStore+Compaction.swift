@@ -36,7 +36,9 @@ extension RecordStore {
   /// again there. What became of a write whose events were removed can no longer be asked. A view that is held, and a
   /// projection that has not applied them, keep the events that they need.
   ///
-  /// What goes is judged by the log alone. Where the index says something else, it is made again first.
+  /// What goes is judged by the index, each row of it by the events that it names, and each record's last event by its row.
+  /// Where the two contradict each other, the log alone says what goes, and the index is made again first. Of a hundred rows
+  /// that are missing and not counted one may be passed over: `strandline verify` finds it, and `strandline compact --prove`.
   ///
   /// A store compacts itself, as its options say; this does it now. Of the past stays what `history` says, or
   /// `StoreOptions.history` if that is nil.
@@ -61,13 +63,15 @@ extension RecordStore {
   }
 
   /// The same on a plain thread.
+  ///
+  /// - Parameter proof: who judges what goes.
   @discardableResult
   package func compactBlocking(
-    keeping history: HistoryRetention = .latest
+    keeping history: HistoryRetention = .latest, proof: CompactionProof = .standard
   ) throws -> StoreCompaction {
     try requireNoClosure(of: "compact", CallSite.unnamed)
     return try CallSite.unnamed.run("compacting the store at '\(path)'") {
-      try compactRebuilding(history, worthIf: nil) { try self.requireWritable() } ?? StoreCompaction()
+      try compactRebuilding(history, proof, worthIf: nil) { try self.requireWritable() } ?? StoreCompaction()
     }
   }
 
@@ -88,7 +92,7 @@ extension RecordStore {
         // A read that waits for the index has precedence.
         if self.index?.isRebuildWanted == true { throw CompactionInterrupted() }
       }
-      try self.compactRebuilding(compaction.policy.history, worthIf: ratio, step: step)
+      try self.compactRebuilding(compaction.policy.history, .standard, worthIf: ratio, step: step)
       self.projections.withLock { $0.considered(durable) }
     }
   }
@@ -98,12 +102,12 @@ extension RecordStore {
   ///   - step: called again and again; what it throws ends the compaction.
   @discardableResult
   private func compactRebuilding(
-    _ history: HistoryRetention, worthIf ratio: Double?, step: () throws -> Void
+    _ history: HistoryRetention, _ proof: CompactionProof, worthIf ratio: Double?, step: () throws -> Void
   ) throws -> StoreCompaction? {
     var interruption: (any Error)?
     do {
       return try projections.rebuilding { () throws(StrandlineError) in
-        do { return try compactOnce(history, worthIf: ratio, step) } catch {
+        do { return try compactOnce(history, proof, worthIf: ratio, step) } catch {
           guard let known = StrandlineError.translating(error, "compacting the store at '\(path)'") as? StrandlineError
           else {
             interruption = error
@@ -121,7 +125,7 @@ extension RecordStore {
   }
 
   private func compactOnce(
-    _ history: HistoryRetention, worthIf ratio: Double?, _ step: () throws -> Void
+    _ history: HistoryRetention, _ proof: CompactionProof, worthIf ratio: Double?, _ step: () throws -> Void
   ) throws -> StoreCompaction? {
     try requireWritable()
     // The index first: if a suspension and a resumption fall between the two, it has ended, and flushes nothing.
@@ -145,14 +149,15 @@ extension RecordStore {
         if let damage { throw damage }
         return
       }
-      result = try compact(log, upTo: limit, index, worthIf: ratio, step)
+      result = try compact(log, upTo: limit, index, proof, worthIf: ratio, step)
       if let damage { throw damage }
     }
     return result
   }
 
   private func compact(
-    _ log: Log, upTo limit: UInt64, _ index: StoreIndex, worthIf ratio: Double?, _ step: () throws -> Void
+    _ log: Log, upTo limit: UInt64, _ index: StoreIndex, _ proof: CompactionProof, worthIf ratio: Double?,
+    _ step: () throws -> Void
   ) throws -> StoreCompaction? {
     var survivors: Survivors?
     var recordsKeptWhole = 0
@@ -160,7 +165,7 @@ extension RecordStore {
       upTo: limit,
       prepare: { finished in
         survivors = nil
-        try judging(finished, index, step) { plan in
+        try judging(finished, index, proof, step) { plan in
           if let ratio, plan.bytesLeftOut < UInt64(log.segmentBytesMax) || plan.ratioLeftOut < ratio { return }
           // Judged by the state at the segments' end: read behind an older state, what stays would bring back what was
           // deleted. So the index is beyond it before anything is left out; and has what was just learned.
@@ -209,7 +214,8 @@ extension RecordStore {
 
   /// Makes the plan for the beginning of the log, by the state at its end.
   private func judging(
-    _ finished: FinishedEvents, _ index: StoreIndex, _ step: () throws -> Void, _ body: (CompactionPlan) throws -> Void
+    _ finished: FinishedEvents, _ index: StoreIndex, _ proof: CompactionProof, _ step: () throws -> Void,
+    _ body: (CompactionPlan) throws -> Void
   ) throws {
     let limit = LSN(finished.lastLSN)
     func read(_ body: ([LogEvent]) throws -> Void) throws {
@@ -218,27 +224,45 @@ extension RecordStore {
         try body(transaction)
       }
     }
+    func readBackwards(_ body: (LogEvent) throws -> Void, _ end: () throws -> Void) throws {
+      try finished.forEachTransactionBackwards(
+        { transaction in
+          try step()
+          for found in transaction { try body(found) }
+        }, endOfSegment: end)
+    }
+    func plan(_ state: Projections, _ proof: CompactionProof, isOfLog: Bool) throws -> CompactionPlan {
+      try CompactionPlan(
+        state: state, isOfLog: isOfLog, proof: proof, read: read, backwards: readBackwards,
+        folding: { try index.withFold($0) })
+    }
+    let known = projections.withLock { $0.judged(asOf: limit) }
+    // From here on the writer's changes are its own again: the judgement may take long.
+    projections.withLock { $0.endJudgement() }
+    var proof = proof
+    if proof == .rules, let known, index.isBelieved {
+      let made: CompactionPlan?
+      // Where the rules cannot tell, the log alone does.
+      do { made = try plan(known, .rules, isOfLog: false) } catch is RulesCannotTell { (made, proof) = (nil, .fold) }
+      if let made { return try body(made) }
+    }
     try index.withFold { fold in
-      // What goes cannot be made again. So it is judged by the log alone, and never by the word of the index.
       try read { transaction in for found in transaction { try fold.apply(LogSurvivor(found)) } }
       fold.advance(to: limit)
-      try compare(&fold, limit)
-      let plan = try CompactionPlan(
-        state: fold.projections,
-        // Whatever an event after the limit points at was, at the limit, a base, a newest mutation or an attempted one.
-        read: read,
-        folding: { try index.withFold($0) })
-      try body(plan)
+      // What goes cannot be made again. So rows that contradict the log are believed no more.
+      if let known { try compare(&fold, known) }
+      let made: CompactionPlan
+      do { made = try plan(fold.projections, proof, isOfLog: true) } catch is RulesCannotTell {
+        made = try plan(fold.projections, .fold, isOfLog: true)
+      }
+      try body(made)
     }
   }
 
-  /// Compares what the log says with what the store knows, where it still knows that moment.
+  /// Compares what the log says with what the store knows of the same moment.
   ///
   /// - Throws: an error of the index if they differ: its runs are made again, and the compaction begins again.
-  private func compare(_ fold: inout SpillingFold, _ limit: LSN) throws {
-    guard let state = projections.withLock({ $0.judged(asOf: limit) }) else { return }
-    // From here on the writer's changes are its own again: the judgement may take long.
-    projections.withLock { $0.endJudgement() }
+  private func compare(_ fold: inout SpillingFold, _ state: Projections) throws {
     // It has seen the times of transactions that were given up, too.
     fold.learn(state.sync.latest)
     guard let words = try state.contradiction(of: fold.projections) else { return }

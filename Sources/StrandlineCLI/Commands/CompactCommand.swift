@@ -16,6 +16,7 @@ extension Command {
     options: [
       .json,
       Option("--history", "DAYS", "Keep the events of so many days; latest: keep none for their age. Default: 30."),
+      Option("--prove", "Judge by the log alone, and replay what would stay before anything is removed. Slower."),
     ],
     examples: [
       Example("Compact a store", "strandline compact STORE"),
@@ -26,7 +27,8 @@ extension Command {
       let path = arguments.operands[0]
       let history = try arguments.history()
       return try withStore(path, console, create: false) { store in
-        let report = try store.compactBlocking(keeping: history)
+        let report = try store.compactBlocking(
+          keeping: history, proof: arguments.has("--prove") ? .both : .standard)
         let quarantine = try QuarantinedFile.all(at: path, console.fileSystem)
         if arguments.has("--json") {
           try console.write(report.json(quarantine).canonicalBytes + [UInt8(ascii: "\n")])

@@ -490,7 +490,8 @@ struct WorldRun {
     try device.readOn()
     // Also one that fails may have done a part of its work.
     memory.acknowledged[device.number] = nil
-    let report = try store.compactBlocking(keeping: milliseconds.map { .since(.milliseconds($0)) } ?? .latest)
+    let report = try store.compactBlocking(
+      keeping: milliseconds.map { .since(.milliseconds($0)) } ?? .latest, proof: .both)
     tally[.compaction] += 1
     say("\(device.name) compacts \(report.eventsBefore) events to \(report.eventsAfter)")
   }
