@@ -163,17 +163,20 @@ package struct CompactionPlan {
   /// The same, as far as an event's kind and its LSN tell.
   private func fate(_ kind: EventKind?, _ lsn: LSN) -> Fate {
     switch kind {
-    case .opened, .assetUploaded, nil: .stays
-    case .conflicted: decided.conflicts.contain(lsn) ? .stays : .goes
+    case .opened, .assetUploaded, .inboxChange, nil: .stays
+    case .conflicted: decided.conflicts.contains(lsn) ? .stays : .goes
     case .listed: keepsMemory || listings.contains(lsn) ? .stays : .goes
     case .listedEnded: keepsMemory ? .stays : .goes
+    case .inboxRefused: keepsMemory || state.sync.inbox.refusals.contains(lsn) ? .stays : .goes
+    case .inboxRefusalEnded: keepsMemory ? .stays : .goes
     case .confirmed: lsn.rawValue > oldestSweep ? .stays : .goes
     case .saved, .merged: names.whole.contains(lsn) ? .stays : names.emptied.contains(lsn) ? .isCut : .goes
     case .superseded: names.whole.contains(lsn) || names.emptied.contains(lsn) ? .stays : .goes
     case .fetchedSave, .settled: names.whole.contains(lsn) ? .stays : .goes
     case .deleted: names.whole.contains(lsn) ? .stays : .isPacked
     case .fetchedDelete, .deletions: .isPacked
-    case .bound, .tokenAdvanced, .databaseTokenAdvanced, .zoneChanged, .sweepBegan, .sweepEnded, .accountChanged, .pace:
+    case .bound, .tokenAdvanced, .databaseTokenAdvanced, .zoneChanged, .sweepBegan, .sweepEnded, .accountChanged, .pace,
+      .inboxRead:
       keepsMemory || decided.registered.contains(lsn) ? .stays : .goes
     case .held, .blocked, .joined: decided.registered.contains(lsn) ? .stays : .goes
     case .released, .discarded, .refused: .goes
@@ -231,7 +234,7 @@ package struct CompactionPlan {
     case account, bound(DatabaseScope), pace(DatabaseScope), databaseToken(DatabaseScope)
     case token(ZoneID), blankToken(ZoneID), zone(ZoneID, ZoneChanged.Change), decision(ZoneID), sweepBegan(ZoneID)
     case sweepEnded(ZoneID), ended(ZoneID, ZoneLoss)
-    case held(RecordID), unread(RecordID), block(RecordID), set(RecordID)
+    case held(RecordID), unread(RecordID), block(RecordID), set(RecordID), inbox([UInt8])
   }
 
   private mutating func decide(_ read: Reading) throws {
@@ -255,7 +258,7 @@ package struct CompactionPlan {
     let (kind, lsn) = (try found.kind(), LSN(found.lsn))
     switch kind {
     case .bound, .tokenAdvanced, .databaseTokenAdvanced, .zoneChanged, .sweepBegan, .sweepEnded, .accountChanged, .pace,
-      .held, .blocked, .joined:
+      .held, .blocked, .joined, .inboxRead:
       register(try found.decoded(), lsn, &registers)
     case .sent:
       // The first one: later ones of the same mutation say nothing new.
@@ -336,6 +339,7 @@ package struct CompactionPlan {
     case .bound(let event): registers[.bound(event.scope)] = lsn
     case .accountChanged: registers[.account] = lsn
     case .pace(let event): registers[.pace(event.scope)] = lsn
+    case .inboxRead(let event): registers[.inbox(event.inbox)] = lsn
     case .databaseTokenAdvanced(let event): registers[.databaseToken(event.scope)] = lsn
     case .tokenAdvanced(let event):
       registers[.token(event.zone)] = lsn

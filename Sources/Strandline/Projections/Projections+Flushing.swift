@@ -100,7 +100,10 @@ extension Projections {
       listed: sync.listed.sorted { $0.key < $1.key }.flatMap { zone, listed in
         listed.events.sorted { $0.key < $1.key }
           .map { StoredState.Listing(zone: zone, lsn: $0.key, names: UInt64($0.value)) }
-      }, latest: sync.latest, isParked: sync.isParked,
+      },
+      inboxes: sync.inbox.positions.map { InboxRead(inbox: $0.key, position: $0.value) }
+        .sorted { $0.inbox.lexicographicallyPrecedes($1.inbox) }, inboxRefusals: sync.inbox.refusals.sorted(),
+      latest: sync.latest, isParked: sync.isParked,
       considered: consideredLSN)
   }
 
@@ -139,6 +142,8 @@ extension SyncState {
     for block in state.openBlocks { _ = assign(.block(block.id, block)) }
     for pace in state.paces { _ = assign(.pace(pace.scope, pace)) }
     for listing in state.listed { _ = assign(.listed(listing.zone, listing.lsn, Int(listing.names))) }
+    for read in state.inboxes { _ = assign(.inbox(read.inbox, read.position)) }
+    for lsn in state.inboxRefusals { _ = assign(.inboxRefusal(lsn, true)) }
     _ = assign(.parked(state.isParked))
     learn(state.latest)
   }

@@ -131,7 +131,10 @@ package struct Projections: Sendable {
     case .listed(let listed):
       if !listed.items.isEmpty { change(.listed(listed.zone, lsn, listed.items.count), at: lsn) }
     case .listedEnded(let ended): for listed in ended.lsns { change(.listed(ended.zone, listed, nil), at: lsn) }
-    case .confirmed, .assetUploaded, .conflicted, .unknown: break
+    case .inboxRead(let read): change(.inbox(read.inbox, read.position), at: lsn)
+    case .inboxRefused: change(.inboxRefusal(lsn, true), at: lsn)
+    case .inboxRefusalEnded(let ended): change(.inboxRefusal(ended.lsn, false), at: lsn)
+    case .confirmed, .assetUploaded, .conflicted, .inboxChange, .unknown: break
     }
     appliedLSN = lsn
   }

@@ -19,6 +19,8 @@ struct EditMerge {
   let rules: TypeRules?
   /// Whether the type reads an absent field and a null as two things.
   let keepsNulls: Bool
+  /// The fields that the store has written after the edit was made.
+  var later: Set<String> = []
 
   /// What became of an edit.
   struct Outcome {
@@ -63,9 +65,12 @@ struct EditMerge {
 
   /// The rule by which a field stays as it is, that was changed to something else; nil if there is none.
   private func refusal(_ name: String, _ ours: FieldValue?) -> FieldRule? {
-    guard let rule = rule(of: name), [.serverWins, .greatest].contains(rule) else { return nil }
+    guard let rule = rule(of: name) else { return nil }
     let theirs = current[name] ?? nil
-    guard theirs != ours, let before = origin[name], before != theirs else { return nil }
+    if isLate(name, rule) { return theirs == ours ? nil : rule }
+    guard [.serverWins, .greatest].contains(rule), theirs != ours, let before = origin[name], before != theirs else {
+      return nil
+    }
     return switch merged(name, ours) {
     case .none: rule
     case .some(let merged): merged == theirs ? rule : nil
@@ -76,7 +81,9 @@ struct EditMerge {
   private func merged(_ name: String, _ ours: FieldValue?) -> FieldValue?? {
     let theirs = current[name] ?? nil
     // A type may not say what the field was; then it is written as it is.
-    guard let rule = rule(of: name), let before = origin[name], before != theirs else { return .some(ours) }
+    guard let rule = rule(of: name) else { return .some(ours) }
+    if isLate(name, rule) { return .none }
+    guard let before = origin[name], before != theirs else { return .some(ours) }
     switch rule {
     case .join, .clientWins: return .some(ours)
     case .serverWins: return owed.contains(name) ? .some(ours) : .none
@@ -91,6 +98,12 @@ struct EditMerge {
         }
       return .some(merged ?? ours)
     }
+  }
+
+  /// Whether the store has written a field after the edit was made, so that by its rule what the store has is the later write.
+  private func isLate(_ name: String, _ rule: FieldRule) -> Bool {
+    guard later.contains(name), origin[name] != .some(current[name] ?? nil) else { return false }
+    return rule == .join || origin[name] == nil
   }
 
   /// A resolver is asked about what a server has, and not here, where a transaction is open.

@@ -9,13 +9,19 @@ import Synchronization
 
 extension RecordStore {
   /// Brings a store that was opened for reading only, or is suspended, up to what the writing process has made durable,
-  /// and tells the observers. Any other store is always up to date.
+  /// and tells the observers. A store that writes takes in what other processes have left in its inbox (``StoreInbox``), and is
+  /// up to date otherwise.
   ///
   /// Views that are held go on to show what they showed, unless the writing process has compacted the store: then they
   /// have expired, and throw `.outdated`.
   ///
+  /// What was taken in is durable when this returns. While another process has the inbox open, all of it stays for the next
+  /// call.
+  ///
   /// - Returns: whether this call has brought anything new.
-  /// - Throws: `StrandlineError`: `.damaged`, `.fromTheFuture`, `.io`, `.closed`. The whole transactions that stand before
+  /// - Throws: `StrandlineError`: `.damaged`, `.fromTheFuture`, `.io`, `.closed`. Of a store that writes, also what `write`
+  ///   throws, and `.notAStore` if the inbox was left for another store; then what was not taken in is still in the inbox. Of
+  ///   one that reads, the whole transactions that stand before
   ///   the failure in the log are shown then, and the observers told: what the writing store held at one moment. The next
   ///   call goes on behind them.
   /// - Complexity: O(new events); after a compaction O(bytes of the log).
@@ -23,7 +29,7 @@ extension RecordStore {
   public func refresh() throws -> Bool {
     try CallSite.unnamed.run("reading what is new in the store at '\(path)'") {
       try requireOpen()
-      guard case .reader(let reader) = source else { return false }
+      guard case .reader(let reader) = source else { return try readInbox() }
       return try core.withLock { _ in try follow(reader) }
     }
   }

@@ -112,8 +112,8 @@ extension RecordStore {
     try await onOwnThread { try self.suspendBlocking(fileID: fileID, line: line) }
   }
 
-  /// Opens the store's log again after `suspend()`: takes the lock, reads what other processes wrote meanwhile and tells
-  /// the observers. The sync engine goes on. The next `write` begins a new tenure, as after an open.
+  /// Opens the store's log again after `suspend()`: takes the lock, reads what other processes wrote meanwhile, also to the
+  /// store's inbox (``StoreInbox``), and tells the observers. The sync engine goes on. The next `write` begins a new tenure, as after an open.
   ///
   /// Indexes are those of `StoreOptions.indexes` and what was added since, if the store was opened with a list; otherwise
   /// those that are declared by then.
@@ -142,6 +142,7 @@ extension RecordStore {
         isSuspending.store(true, ordering: .releasing)
         // Waits for the closure of `write` that runs; whatever was appended is in the log's queue then.
         core.withLock { $0.beginSuspension() }
+        core.inbox.turn.withLock { _ in }
         let drained = Result { try log.waitUntilDurableBlocking(log.nextLSN - 1) }
         let index = index
         // The one that the store runs by itself ends soon now.
@@ -171,10 +172,10 @@ extension RecordStore {
   /// `resume` on a plain thread.
   package func resumeBlocking(fileID: String = #fileID, line: Int = #line) throws {
     try requireNoClosure(of: "resume", CallSite(fileID, line))
-    try CallSite(fileID, line).run("cannot resume the store at '\(path)'") {
+    let isResumed = try CallSite(fileID, line).run("cannot resume the store at '\(path)'") {
       try suspension.withLock { suspension in
         try requireOpen()
-        guard let suspended = suspension else { return }
+        guard let suspended = suspension else { return false }
         var disk = DiskRuns(
           environment, BlockCache(bytesMax: suspended.index.cacheBytesMax), of: source.storeUUID)
         let log = try open(suspended, &disk)
@@ -207,8 +208,10 @@ extension RecordStore {
         settledWaiters.resumeSettled(in: self)
         considerCompaction()
         driver.withLock { $0 }?.resume()
+        return true
       }
     }
+    if isResumed { tryInbox() }
   }
 
   /// Opens the log again: behind the runs that are on the disk now, so that they are known to be of this log, or behind
@@ -271,7 +274,7 @@ extension RecordStore {
   }
 
   /// Blocking work does not run on the cooperative pool.
-  private func onOwnThread(_ work: @escaping @Sendable () throws -> Void) async throws {
+  func onOwnThread(_ work: @escaping @Sendable () throws -> Void) async throws {
     try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
       DispatchQueue.global(qos: .userInitiated).async { continuation.resume(with: Result { try work() }) }
     }

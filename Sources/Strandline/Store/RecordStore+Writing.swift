@@ -227,7 +227,7 @@ extension RecordStore {
     }
   }
 
-  fileprivate func waitUntilDurableBlocking(_ place: QueuePlace) throws {
+  func waitUntilDurableBlocking(_ place: QueuePlace) throws {
     do {
       try place.log?.waitUntilDurableBlocking(place.lsn.rawValue, given: place.resumptions)
     } catch {

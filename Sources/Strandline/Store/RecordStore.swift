@@ -92,6 +92,18 @@ public final class RecordStore: Sendable {
     options: StoreOptions = StoreOptions(), environment: StoreEnvironment = .real, createIfAbsent: Bool = true,
     fileID: String = #fileID, line: Int = #line
   ) throws -> RecordStore {
+    let store = try openAlone(
+      at: path, types: types, durability: durability, options: options, environment: environment,
+      createIfAbsent: createIfAbsent, fileID: fileID, line: line)
+    store.tryInbox()
+    return store
+  }
+
+  /// The same, without a look into the inbox: what it holds may be of zones that only the sync engine knows to be the store's.
+  static func openAlone(
+    at path: String, types: [any SyncRecord.Type], durability: Durability, options: StoreOptions,
+    environment: StoreEnvironment, createIfAbsent: Bool, fileID: String, line: Int
+  ) throws -> RecordStore {
     try CallSite(fileID, line).run("cannot open the store at '\(path)'") {
       let options = try options.declaring(types)
       if let defect = options.schema.defect { throw StrandlineError(.invalidName, defect) }
@@ -242,6 +254,7 @@ public final class RecordStore: Sendable {
     // A suspension or a resumption under way ends first: then the log that is closed is the last one.
     try suspension.withLock { _ in
       guard case .writer(let log) = source else { return }
+      core.inbox.turn.withLock { _ in }
       compaction?.wait()
       let tables = Result { try index?.close(Self.closed(path)) }
       try CallSite(fileID, line).run("closing the store at '\(path)'") {

@@ -28,7 +28,7 @@ package struct StoreCore: ~Copyable, Sendable {
   let versions = VersionsInFlight()
   /// What the records that lie in memory hang below.
   var parentNames = ParentNames()
-  private var openTransaction: (first: LSN, log: LogTransaction)?
+  private var openTransaction: (first: LSN, log: LogTransaction, inbox: InboxWrite?)?
   /// Where an event is encoded: its memory is used again for the next one.
   private var body = ByteWriter(capacity: 1024)
 
@@ -67,6 +67,15 @@ package struct StoreCore: ~Copyable, Sendable {
   package func time(_ time: HybridTime, after before: FieldStamp?) -> HybridTime {
     guard let before, before.time >= time, knownServerMilliseconds == nil else { return time }
     return before.time.next
+  }
+
+  /// The same of what another process has written through the inbox: the time at which it wrote, unless the field was written
+  /// later and the change counts all the same.
+  func inboxTime(_ time: HybridTime, after before: FieldStamp?) -> HybridTime {
+    guard let written = inboxWrite?.time, before.map({ $0.time < written }) ?? true else {
+      return self.time(time, after: before)
+    }
+    return written
   }
 
   /// The same as `serverMilliseconds`; nil if only times before which it cannot be are known.
@@ -137,7 +146,7 @@ package struct StoreCore: ~Copyable, Sendable {
     let before = projections.appliedLSN
     let opened = hasOpened
     let name = writer
-    openTransaction = (before.advanced(by: 1), LogTransaction())
+    openTransaction = (before.advanced(by: 1), LogTransaction(), nil)
     defer { openTransaction = nil }
     do {
       let value = try body(&self)
@@ -156,6 +165,46 @@ package struct StoreCore: ~Copyable, Sendable {
       throw error
     }
   }
+
+  /// Does what other processes have left in the inbox, and then `body` as one more of their transactions: in memory alone. The
+  /// store of this core is of no use afterwards, but for the versions of values.
+  ///
+  /// - Parameter earlier: the transactions that the store has not read yet.
+  /// - Returns: what `body` has changed.
+  mutating func rehearse(
+    after earlier: [[InboxChange]], _ body: (inout StoreCore) throws -> Void
+  ) throws -> [InboxChange] {
+    clock.learn(projections.sync.latest)
+    defer { openTransaction = nil }
+    for changes in earlier {
+      let before = projections.appliedLSN
+      openTransaction = (before.advanced(by: 1), LogTransaction(), nil)
+      do { try takeIn(changes) } catch let error as StrandlineError where error.isOfInboxChange {
+        projections.withLock { $0.undo(to: before) }
+        inFlight.removeLast(after: before)
+      }
+      for change in changes { clock.learn(change.time) }
+    }
+    // Of these no version is taken back.
+    versions.settle(through: projections.appliedLSN)
+    openTransaction = (
+      projections.appliedLSN.advanced(by: 1), LogTransaction(), InboxWrite(time: tick(), changes: [])
+    )
+    try body(&self)
+    return inboxWrite?.changes ?? []
+  }
+
+  /// What the open transaction is of a process that writes through the store's inbox; nil where it is of none.
+  var inboxWrite: InboxWrite? {
+    get { openTransaction?.inbox }
+    set { openTransaction?.inbox = newValue }
+  }
+
+  /// Whether the changes of such a process are noted.
+  var isNotingForInbox: Bool { openTransaction?.inbox?.changes != nil }
+
+  /// Notes one.
+  mutating func noteForInbox(_ change: InboxChange) { openTransaction?.inbox?.changes?.append(change) }
 
   /// The LSN of the open transaction's first event.
   var transactionStart: LSN { openTransaction?.first ?? .zero }
@@ -205,7 +254,7 @@ package struct StoreCore: ~Copyable, Sendable {
   /// The most bytes of frames in one transaction.
   package var transactionBytesMax: Int {
     if case .writer(let log) = source { return log.transactionBytesMax }
-    return 0
+    return LogOptions().transactionBytesMax
   }
 
   /// Appends `opened`, which names the writer of what follows, unless this store has done so. `append` does it before its

@@ -98,6 +98,29 @@ package struct StoreStatus: Hashable, Sendable {
     /// What is wrong, and where.
     package var message: String
   }
+  /// What other processes leave for the store (`StoreInbox`).
+  package struct Inbox: Hashable, Sendable {
+    /// A transaction that the store could not take in. `RecordStore.inboxRefusals` has what it was to write.
+    package struct Refusal: Hashable, Sendable {
+      /// The event that keeps it.
+      package var lsn: LSN
+      /// Its records.
+      package var ids: [RecordID]
+      /// The error's code.
+      package var code: StrandlineError.Code
+      /// Why, in words.
+      package var message: String
+    }
+    /// Transactions that the store has not taken in yet.
+    package var transactions: Int
+    /// Their bytes.
+    package var bytes: UInt64
+    /// Transactions about which the app has to decide, the oldest first.
+    package var refusals: [Refusal]
+    /// Why the inbox could not be read at the last try; nil if nothing is wrong. It is tried again by `refresh()` and at the next open;
+    /// until then what it holds stays there.
+    package var failure: String?
+  }
   /// The newest durable event.
   package var durableLSN: LSN
   /// The newest event up to which nothing is pending.
@@ -142,6 +165,8 @@ package struct StoreStatus: Hashable, Sendable {
   package var damage: [Damage]
   /// The account to which this store belongs, since the first sync.
   package var account: SyncedAccount?
+  /// What other processes have left for the store; nil if none ever has.
+  package var inbox: Inbox?
   /// The size of the log's segments in bytes, as far as they are written, without reserved space and the index. A compaction has to read
   /// all of it to know how much it can free.
   package var logBytes: UInt64
@@ -226,7 +251,7 @@ extension RecordStore {
           file: found.file, offset: found.offset, lsns: found.lsns.map { LSN($0.lowerBound)...LSN($0.upperBound) },
           message: found.message)
       },
-      account: SyncedAccount(bounds), logBytes: source.segmentBytes)
+      account: SyncedAccount(bounds), inbox: try inboxStatus(sync), logBytes: source.segmentBytes)
   }
 
   /// When a mutation was made; nil if compaction has removed it.

@@ -17,6 +17,21 @@ extension WriteTransaction {
   ///
   /// - Returns: what was deleted; empty if the record does not live.
   mutating func removeTree(_ id: RecordID) throws -> [RecordID] {
+    let noted = core.inboxWrite?.changes
+    var births: Set<Birth> = []
+    if noted != nil, let view = try core.projections.entry(account.canonical(id))?.view {
+      births = try core.births(view, of: account.canonical(id))
+    }
+    let removed = try removeAll(id)
+    // What becomes of the records below it, the store decides when it takes the deletion in.
+    if let noted, !removed.isEmpty {
+      core.inboxWrite?.changes = noted
+      core.noteForInbox(.delete, removed[0], "", births) { [] }
+    }
+    return removed
+  }
+
+  private mutating func removeAll(_ id: RecordID) throws -> [RecordID] {
     let id = account.canonical(id)
     guard core.declared.schema.hasChildRules, try core.projections.entry(id)?.view != nil else {
       return try remove(id) == nil ? [] : [id]

@@ -275,7 +275,9 @@ extension WriteTransaction {
       try put(merged, creating: false)
     } else {
       merge.put(outcome.refused.lazy.map(\.name), into: &merged)
+      let noted = core.inboxWrite?.changes?.count
       try put(merged, refusing: outcome.refused, rule: merge.recordRule)
+      if core.inboxWrite?.changes?.count != noted { core.noteForInbox(madeFrom: origin, in: outcome.refused) }
     }
     if mayGoOn, let held { core.versions.note(held, held.saved(fields), at: core.projections.appliedLSN) }
     // Without a version it is what was just written, unless the store raises a field or spells a reference in its own way.

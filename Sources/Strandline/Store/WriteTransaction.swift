@@ -204,7 +204,8 @@ public struct WriteTransaction: ~Copyable {
       fields.reserveCapacity(record.fields.count + record.nulls.count + 1)
       for (name, value) in record.fields { fields.append(NewField(name: name, value: value)) }
       for name in record.nulls where record.fields[name] == nil { fields.append(NewField(name: name, value: nil)) }
-      return try begin(id, record.type, fields, parent: record.parent, known, checksNames: checksNames)
+      return try begin(
+        id, record.type, fields, parent: record.parent, known, creating: creating, checksNames: checksNames)
     }
     var desired = record.fields
     for (name, value) in record.fields where value.namesZone { desired[name] = try local(value, name, of: id) }
@@ -219,7 +220,7 @@ public struct WriteTransaction: ~Copyable {
     let id = account.canonical(id)
     let (known, current) = try look(id, type, creating: creating)
     precondition(current == nil, "record '\(id)' lives")
-    try begin(id, type, fields, parent: parent, known)
+    try begin(id, type, fields, parent: parent, known, creating: creating)
   }
 
   /// Looks a record up that is to be saved, and refuses what cannot be saved under its name.
@@ -260,7 +261,7 @@ public struct WriteTransaction: ~Copyable {
 
   /// Begins a life: every field is new, those that are written as null too.
   private mutating func begin(
-    _ id: RecordID, _ type: String, _ given: [NewField], parent: String?, _ known: KnownRecord,
+    _ id: RecordID, _ type: String, _ given: [NewField], parent: String?, _ known: KnownRecord, creating: Bool,
     checksNames: Bool = true
   ) throws {
     var fields = given
@@ -286,9 +287,10 @@ public struct WriteTransaction: ~Copyable {
     var time = core.tick()
     // A clock that was set back may show the time at which a life began that is over.
     while known.deletion?.births.contains(Birth(time: time, writer: core.writer)) == true { time = core.tick() }
+    let birth = core.inboxBirth(after: known.deletion)
     let life = NewLife(
-      id: id, type: type, time: time, writer: core.writer, tenure: core.tenure,
-      base: known.entry?.base?.version ?? .zero, seen: seen, fields: fields)
+      id: id, type: type, time: time, writer: core.writer, tenure: core.tenure, birth: birth,
+      written: core.inboxWrite?.time, base: known.entry?.base?.version ?? .zero, seen: seen, fields: fields)
     if isTooLarge { throw tooLarge() }
     try core.append(life, known: known) { contentBytes in
       try Self.checkSize(fields: count, contentBytes, id)
@@ -296,6 +298,9 @@ public struct WriteTransaction: ~Copyable {
     noteChange(of: id)
     noteParent(of: id, type) { name in fields.first { $0.name == name }.flatMap { $0.value } }
     if isTooLarge { throw tooLarge() }
+    core.noteForInbox(creating ? .create : .save, id, type, Set(birth.map { [$0] } ?? [])) {
+      fields.map { InboxChange.Field(name: $0.name, before: nil, after: $0.value) }
+    }
   }
 
   /// Edits a living record: the fields that differ get a new stamp, and those that are null for the first time.
@@ -330,7 +335,7 @@ public struct WriteTransaction: ~Copyable {
     for name in changed {
       try Self.check(name, desired[name], in: id)
       version.fields[name] = desired[name]
-      let time = core.time(time, after: version.stamp.fields[name])
+      let time = core.inboxTime(time, after: version.stamp.fields[name])
       version.stamp.fields[name] = FieldStamp(time: time, writer: core.writer)
       dirty[name] = LSN.zero
     }
@@ -343,6 +348,11 @@ public struct WriteTransaction: ~Copyable {
           id: id, type: version.type, births: version.stamp.births, base: entry?.base?.version ?? .zero, time: time,
           editCount: current.editCount + 1, tenure: core.tenure, isCreation: false, content: content)), known: known)
     noteParent(of: id, version.type) { version.fields[$0] }
+    core.noteForInbox(.edit, id, version.type, version.stamp.births) {
+      changed.map {
+        InboxChange.Field(name: $0, before: .some(current.version.fields[$0]), after: version.fields[$0])
+      }
+    }
   }
 
   /// Saves a living record in some fields of which a rule of its type keeps what the store has, and tells it as a sync does: what

@@ -20,6 +20,7 @@ package struct WriterLock: ~Copyable, Sendable {
   private let thread = Atomic<UInt>(0)
   /// What that thread was called for.
   private let holder = Mutex<WriterCall?>(nil)
+  let inbox = InboxReading()
 
   init(_ core: consuming sending StoreCore) { state = Mutex(core) }
 

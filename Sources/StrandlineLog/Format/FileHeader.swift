@@ -73,7 +73,7 @@ extension LogRole {
   /// The role whose four bytes stand at `offset` of a header that verifies.
   static func decode(_ bytes: [UInt8], at offset: Int, file: String) throws(LogError) -> LogRole {
     let found = Array(bytes[offset..<offset + 4])
-    guard let role = [LogRole.store, .server].first(where: { $0.bytes == found }) else {
+    guard let role = [LogRole.store, .server, .inbox].first(where: { $0.bytes == found }) else {
       throw .fromTheFuture(file, at: UInt64(offset), "this version does not know what kind of log it is")
     }
     return role

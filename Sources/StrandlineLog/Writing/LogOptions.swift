@@ -8,12 +8,15 @@ package enum LogRole: Hashable, Sendable {
   case store
   /// The journal of the local server.
   case server
+  /// What other processes have left for a store.
+  case inbox
 
   /// Its four bytes in a segment's header.
   package var bytes: [UInt8] {
     switch self {
     case .store: Array("stor".utf8)
     case .server: Array("srvr".utf8)
+    case .inbox: Array("inbx".utf8)
     }
   }
 
@@ -22,6 +25,7 @@ package enum LogRole: Hashable, Sendable {
     switch self {
     case .store: "a store's log"
     case .server: "a server's journal"
+    case .inbox: "a store's inbox"
     }
   }
 }

@@ -36,6 +36,10 @@ package enum EventKind: UInt16, CaseIterable, Sendable {
   case joined = 27
   case listedEnded = 28
   case conflicted = 29
+  case inboxChange = 30
+  case inboxRead = 31
+  case inboxRefused = 32
+  case inboxRefusalEnded = 33
 
   /// The name that the command prints and takes.
   package var name: String { String(describing: self) }
@@ -92,6 +96,10 @@ package enum Event: Sendable {
   case joined(Joined)
   case listedEnded(ListedEnded)
   case conflicted(Conflicted)
+  case inboxChange(InboxChange)
+  case inboxRead(InboxRead)
+  case inboxRefused(InboxRefused)
+  case inboxRefusalEnded(InboxRefusalEnded)
   /// A kind of a later version, that may be passed over; kept byte for byte.
   case unknown(Unknown)
 
@@ -127,6 +135,10 @@ package enum Event: Sendable {
     case .joined(let payload): payload
     case .listedEnded(let payload): payload
     case .conflicted(let payload): payload
+    case .inboxChange(let payload): payload
+    case .inboxRead(let payload): payload
+    case .inboxRefused(let payload): payload
+    case .inboxRefusalEnded(let payload): payload
     case .unknown: nil
     }
   }
@@ -301,6 +313,10 @@ package enum EventCodec {
     case .joined: .joined(try Joined(nil, &reader))
     case .listedEnded: .listedEnded(try ListedEnded(nil, &reader))
     case .conflicted: .conflicted(try Conflicted(nil, &reader))
+    case .inboxChange: .inboxChange(try InboxChange(nil, &reader))
+    case .inboxRead: .inboxRead(try InboxRead(nil, &reader))
+    case .inboxRefused: .inboxRefused(try InboxRefused(nil, &reader))
+    case .inboxRefusalEnded: .inboxRefusalEnded(try InboxRefusalEnded(nil, &reader))
     }
   }
 

@@ -59,7 +59,7 @@ package struct Saved: EventPayload {
   package var births: Set<Birth>
   /// The event that made the base: a `fetchedSave` or a `settled`; none for a record that the server never had.
   package var base: LSN
-  /// This mutation's own time; every field that it wrote has it.
+  /// This mutation's own time; every field that it wrote has it, or the time at which another process wrote it (`InboxChange`).
   package var time: HybridTime
   /// Saves of this life of the record, this one included.
   package var editCount: UInt64

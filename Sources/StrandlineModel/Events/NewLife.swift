@@ -41,9 +41,11 @@ extension [NewField] {
 package struct NewLife: ~Copyable {
   package let id: RecordID
   package let type: String
-  /// When it begins; its birth, its stamp and the event have this time.
+  /// When the event was written.
   package let time: HybridTime
-  private let writerID: WriterID
+  private let birth: Birth
+  /// That of every field.
+  private let stamp: FieldStamp
   private let tenure: UInt64
   private let base: LSN
   private let seen: [WriterID: Seen]
@@ -51,17 +53,20 @@ package struct NewLife: ~Copyable {
   private let fields: [NewField]
 
   /// - Parameters:
+  ///   - birth: the life's; nil: it begins with this event.
+  ///   - written: when its fields were written; nil: with this event.
   ///   - base: as `Saved.base`.
   ///   - seen: what the version includes of each writer.
   ///   - fields: in any order, no name twice.
   package init(
-    id: RecordID, type: String, time: HybridTime, writer: WriterID, tenure: UInt64, base: LSN, seen: [WriterID: Seen],
-    fields: consuming [NewField]
+    id: RecordID, type: String, time: HybridTime, writer: WriterID, tenure: UInt64, birth: Birth? = nil,
+    written: HybridTime? = nil, base: LSN, seen: [WriterID: Seen], fields: consuming [NewField]
   ) {
     self.id = id
     self.type = type
     self.time = time
-    writerID = writer
+    self.birth = birth ?? Birth(time: time, writer: writer)
+    stamp = FieldStamp(time: written ?? time, writer: writer)
     self.tenure = tenure
     self.base = base
     self.seen = seen
@@ -95,8 +100,8 @@ package struct NewLife: ~Copyable {
     writer.string(type)
     // One birth.
     writer.varint(1)
-    writer.u64(time.rawValue)
-    writer.u64(writerID)
+    writer.u64(birth.time.rawValue)
+    writer.u64(birth.writer)
     writer.varint(base.rawValue)
     writer.u64(time.rawValue)
     // The first save of this life.
@@ -114,8 +119,8 @@ package struct NewLife: ~Copyable {
       writer.varint(0)
     } else {
       writer.varint(1)
-      writer.u64(time.rawValue)
-      writer.u64(writerID)
+      writer.u64(stamp.time.rawValue)
+      writer.u64(stamp.writer)
     }
     writer.varint(UInt64(fields.count))
     for field in fields {

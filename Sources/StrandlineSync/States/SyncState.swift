@@ -84,6 +84,31 @@ extension Joined {
   package var recordSet: RecordSet { RecordSet(zone: id.zone, number: set) }
 }
 
+/// Which records go to the server together.
+private struct RecordSets: Sendable {
+  private(set) var sets: [RecordID: RecordSet] = [:]
+  private(set) var members: [RecordSet: Set<RecordID>] = [:]
+
+  /// Puts a record into a set, or into none; returns the set that it was in.
+  mutating func assign(_ new: RecordSet?, _ id: RecordID) -> RecordSet? {
+    let old = sets.assign(new, id)
+    if let old {
+      members[old]?.remove(id)
+      if members[old]?.isEmpty == true { members[old] = nil }
+    }
+    if let new { members[new, default: []].insert(id) }
+    return old
+  }
+}
+
+/// What the store has read of its inboxes.
+package struct InboxState: Hashable, Sendable {
+  /// How far each was read, by the UUID of its log.
+  package fileprivate(set) var positions: [[UInt8]: LSN] = [:]
+  /// The `inboxRefused` events about which the app has not decided.
+  package fileprivate(set) var refusals: Set<LSN> = []
+}
+
 /// What the sync engine has learned, from the log.
 package struct SyncState: Sendable {
   /// The account, by the database that was synced with it. All are of one container, environment and user.
@@ -93,9 +118,7 @@ package struct SyncState: Sendable {
   package private(set) var tenures: [Tenure] = []
   /// Mutations that are not sent for now.
   package private(set) var held: [RecordID: Held] = [:]
-  /// The set of each record that goes to the server together with others, and the records of each set.
-  package private(set) var sets: [RecordID: RecordSet] = [:]
-  package private(set) var members: [RecordSet: Set<RecordID>] = [:]
+  private var together = RecordSets()
   /// Versions that the server could not show.
   package private(set) var unread: [RecordID: Held] = [:]
   /// Open blocks: what has to be asked of the server.
@@ -103,11 +126,16 @@ package struct SyncState: Sendable {
   package private(set) var paces: [DatabaseScope: Pace] = [:]
   /// The names that zones have listed without their records, and that are still to be fetched.
   package private(set) var listed: [ZoneID: ListedNames] = [:]
+  package private(set) var inbox = InboxState()
   /// The greatest hybrid time in the log.
   package private(set) var latest: HybridTime = .zero
   package private(set) var isParked = false
 
   package init() {}
+
+  /// The set of each record that goes to the server together with others, and the records of each set.
+  package var sets: [RecordID: RecordSet] { together.sets }
+  package var members: [RecordSet: Set<RecordID>] { together.members }
 
   /// A new value of one part. An event copies no other part, however many holds there are.
   package enum Change: Sendable {
@@ -122,6 +150,9 @@ package struct SyncState: Sendable {
     case parked(Bool)
     /// How many names a `listed` event of a zone has; nil: it has ended.
     case listed(ZoneID, LSN, Int?)
+    case inbox([UInt8], LSN?)
+    /// Whether a transaction of an inbox waits for the app's decision.
+    case inboxRefusal(LSN, Bool)
     /// One more tenure; nil: one less.
     case tenure(Tenure?)
   }
@@ -133,14 +164,7 @@ package struct SyncState: Sendable {
     case .zone(let id, let new): return .zone(id, zones.assign(new, id))
     case .databaseToken(let scope, let new): return .databaseToken(scope, databaseTokens.assign(new, scope))
     case .held(let id, let new): return .held(id, held.assign(new, id))
-    case .set(let id, let new):
-      let old = sets.assign(new, id)
-      if let old {
-        members[old]?.remove(id)
-        if members[old]?.isEmpty == true { members[old] = nil }
-      }
-      if let new { members[new, default: []].insert(id) }
-      return .set(id, old)
+    case .set(let id, let new): return .set(id, together.assign(new, id))
     case .unread(let id, let new): return .unread(id, unread.assign(new, id))
     case .block(let id, let new): return .block(id, openBlocks.assign(new, id))
     case .pace(let scope, let new): return .pace(scope, paces.assign(new, scope))
@@ -151,6 +175,9 @@ package struct SyncState: Sendable {
       let old = listed[zone, default: ListedNames()].assign(names, lsn)
       if listed[zone]?.events.isEmpty == true { listed[zone] = nil }
       return .listed(zone, lsn, old)
+    case .inbox(let inbox, let new): return .inbox(inbox, self.inbox.positions.assign(new, inbox))
+    case .inboxRefusal(let lsn, true): return .inboxRefusal(lsn, !inbox.refusals.insert(lsn).inserted)
+    case .inboxRefusal(let lsn, false): return .inboxRefusal(lsn, inbox.refusals.remove(lsn) != nil)
     case .tenure(let new?):
       tenures.append(new)
       return .tenure(nil)

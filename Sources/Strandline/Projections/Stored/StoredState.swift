@@ -25,6 +25,8 @@ package struct StoredState: Sendable {
   var openBlocks: [Blocked]
   var paces: [Pace]
   var listed: [Listing]
+  var inboxes: [InboxRead]
+  var inboxRefusals: [LSN]
   var latest: HybridTime
   var isParked: Bool
   /// The newest event when a compaction was last considered.
@@ -70,6 +72,8 @@ extension StoredState: FieldDescribed {
       openBlocks: try field("openBlocks", .list(.payload(Blocked.self)), state?.openBlocks),
       paces: try field("paces", .list(.payload(Pace.self)), state?.paces),
       listed: try field("listed", .list(.group(Listing.self)), state?.listed),
+      inboxes: try field("inboxes", .list(.payload(InboxRead.self)), state?.inboxes),
+      inboxRefusals: try field("inboxRefusals", .list(.lsn), state?.inboxRefusals),
       latest: try field("latest", .time, state?.latest), isParked: try field("isParked", .flag, state?.isParked),
       considered: try field("considered", .lsn, state?.considered))
     try field.require(deletionCount <= UInt64(Int.max) && recordCount <= UInt64(Int.max), "a count that is too large")

@@ -6,7 +6,8 @@ import Synchronization
 extension RecordStore {
   /// Opens the store at `path` for reading and writing, creating it if nothing (or an empty folder) is there.
   ///
-  /// When this returns, every acknowledged write is readable. A tail that a crash left incomplete is set aside; if acknowledged data
+  /// When this returns, every acknowledged write is readable, also what other processes have left in the store's inbox
+  /// (``StoreInbox``), unless `StoreStatus.inbox` says why not. A tail that a crash left incomplete is set aside; if acknowledged data
   /// is damaged, this throws with file and offset, and changes nothing.
   ///
   /// - Parameters:
@@ -30,20 +31,23 @@ extension RecordStore {
     fileID: String = #fileID, line: Int = #line
   ) async throws -> RecordStore {
     let store = try await onThread {
-      try openBlocking(
-        at: path, types: types, durability: durability, options: options, environment: environment, fileID: fileID,
-        line: line)
+      try openAlone(
+        at: path, types: types, durability: durability, options: options, environment: environment,
+        createIfAbsent: true, fileID: fileID, line: line)
     }
+    var engine: SyncEngine?
     if let syncing {
-      let engine = try CallSite(fileID, line).run("cannot sync the store at '\(path)'") {
+      let made = try CallSite(fileID, line).run("cannot sync the store at '\(path)'") {
         try SyncEngine(store: store, configuration: syncing)
       }
-      store.core.withLock { $0.synced = SyncedDatabase(engine.database.address.scope, syncing.zones) }
+      store.core.withLock { $0.synced = SyncedDatabase(made.database.address.scope, syncing.zones) }
       let rules = syncing.zoneLosses
       store.ruledLosses.withLock { $0 = Set(ZoneLoss.allCases.filter { rules[$0] != .ask }) }
-      store.driver.withLock { $0 = engine }
-      engine.beginAutomaticCycles()
+      store.driver.withLock { $0 = made }
+      engine = made
     }
+    if store.hasInbox { try await store.onOwnThread { store.tryInbox() } }
+    engine?.beginAutomaticCycles()
     return store
   }
 

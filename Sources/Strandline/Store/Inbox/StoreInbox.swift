@@ -1,0 +1,140 @@
+// Writing for a store that another process has open: what an app's extension does.
+//
+// A call opens the inbox, which locks it, and the store for reading; does its transaction in memory, over the store and what
+// the inbox holds already; appends what became of the records; and closes both. Nothing is open between two calls, so the
+// system may stop the process at any time.
+
+import StrandlineLog
+import StrandlineSystem
+
+/// What another process than the app leaves for a store: a share extension, a widget, an intent.
+///
+/// The app has its store open and is its one writer. An extension writes to the store's inbox, whether the app runs or not:
+///
+/// ```swift
+/// let inbox = try RecordStore.inbox(at: path, types: [Note.self])
+/// try inbox.write { try $0.save(Note(title: "Shared")) }
+/// ```
+///
+/// The app's store takes in what is there when it is opened or resumed, and when the app calls ``RecordStore/refresh(fileID:line:)``,
+/// which the extension may ask it for by a Darwin notification. Both processes need the store's folder: an app group on iOS.
+///
+/// A value of it is a place, and holds nothing open.
+public struct StoreInbox: Sendable {
+  /// Where the store lies.
+  public let path: String
+  private let environment: SystemEnvironment
+  private let declared: Declarations
+
+  fileprivate init(path: String, environment: SystemEnvironment, declared: Declarations) {
+    self.path = path
+    self.environment = environment
+    self.declared = declared
+  }
+
+  /// Leaves one transaction for the store.
+  ///
+  /// The closure does what one of ``RecordStore``'s `write` does, and sees the store with all that was left for it before. What it
+  /// saved, edited and deleted is durable when this returns, and the store takes it in whole: as changes of its own, at the time
+  /// at which they were made here. A record that the app has changed meanwhile is merged as after an edit on two devices: fields
+  /// that one side alone has changed have that change, and others go by ``ConflictRules``, by default to the later one. An edit
+  /// that loses is in `RecordStore.conflicts(of:)`.
+  ///
+  /// A transaction that cannot be taken in, because one of its records was deleted meanwhile or created under the same name, is in
+  /// ``RecordStore/inboxRefusals(fileID:line:)`` until the app has decided about it.
+  ///
+  /// The call blocks its thread, for some milliseconds if the disk is idle.
+  ///
+  /// - Returns: what the closure returns.
+  /// - Throws: what the closure throws; then nothing was left. `StrandlineError`: `.noSuchStore` (the app makes the store),
+  ///   `.storeHeld` if another process kept the inbox open for two seconds, `.diskFull`, `.outcomeUnknown`, `.tooLarge` (a
+  ///   transaction has at most 64 MiB), `.damaged` and `.io` if the store or the inbox cannot be read, `.notAStore` if the
+  ///   inbox is that of another store.
+  /// - Complexity: that of ``RecordStore/openReadOnly(at:environment:fileID:line:)``, and O(what the inbox holds).
+  @discardableResult
+  public func write<Value>(
+    fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Value
+  ) throws -> Value {
+    let site = CallSite(fileID, line)
+    return try site.run("writing to the inbox of the store at '\(path)'") {
+      // Before anything is made in a folder that is no store.
+      let folder = try LogReader.folder(of: path, environment: environment)
+      let inbox = try InboxLog(ofStoreAt: folder.path, environment, createIfAbsent: true)
+      let result = Result { try write(to: inbox, site, body) }
+      // What was appended is durable, and an error would have the caller leave it twice; the next open clears up.
+      _ = Result { try inbox.close() }
+      return try result.get()
+    }
+  }
+
+  private func write<Value>(
+    to inbox: InboxLog, _ site: CallSite, _ body: (inout WriteTransaction) throws -> Value
+  ) throws -> Value {
+    // Behind the inbox's lock: what the store reads of the inbox from here on waits for this call.
+    let store = try RecordStore.openReadOnly(at: path, environment: StoreEnvironment(environment))
+    // What is rehearsed is nowhere but in memory, so no table can be made again meanwhile.
+    store.projections.onFailure { _ throws(StrandlineError) in
+      throw StrandlineError(
+        .io,
+        "a sorted table of the store cannot be read, and the app's store makes it again when it meets that: open the app"
+      )
+    }
+    let uuid = inbox.uuid
+    let position = store.projections.sync.inbox.positions[uuid] ?? .none
+    let earlier = try inbox.transactions(after: position).map {
+      try inbox.changes($0, for: store.source.storeUUID).map(\.change)
+    }
+    let declared = declared
+    // Set in the lock and not returned from it, as in `RecordStore.enqueue`.
+    var value: Value?
+    do {
+      let changes = try store.core.withLock(for: WriterCall("write", site)) { core in
+        core.declared = declared
+        return try core.rehearse(after: earlier) { core in
+          var transaction = WriteTransaction(core: core, of: store)
+          do {
+            value = try body(&transaction)
+            try transaction.join()
+          } catch {
+            core = transaction.finish()
+            throw error
+          }
+          core = transaction.finish()
+        }
+      }
+      if !changes.isEmpty { try inbox.append(changes, after: position) }
+    } catch {
+      // What was read and saved of versions is not what the store will have.
+      store.core.withLock { $0.versions.undo(after: store.source.durableLSN) }
+      throw error
+    }
+    store.core.withLock { $0.versions.settle(through: $0.projections.appliedLSN) }
+    guard let value else { preconditionFailure("a transaction was left whose closure did not run") }
+    return value
+  }
+}
+
+extension RecordStore {
+  /// The inbox of the store at `path`, for a process that writes while another one has the store open.
+  ///
+  /// Reads and changes nothing yet.
+  ///
+  /// - Parameters:
+  ///   - path: the store's folder, the same that the app opens.
+  ///   - types: the types whose ``SyncRecord/schema`` is to hold, as the app gives them to `open`.
+  ///   - options: what the app declares of its records, as it gives it to `open`; the rest of it is not used.
+  ///   - environment: disk, clock and random source; the machine's own by default.
+  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
+  ///   - line: the caller's line; leave it out.
+  /// - Throws: `StrandlineError.invalidName` and `.invalidValue` for a schema that `open` would refuse.
+  public static func inbox(
+    at path: String, types: [any SyncRecord.Type] = [], options: StoreOptions = StoreOptions(),
+    environment: StoreEnvironment = .real, fileID: String = #fileID, line: Int = #line
+  ) throws -> StoreInbox {
+    try CallSite(fileID, line).run("cannot write to the inbox of the store at '\(path)'") {
+      let options = try options.declaring(types)
+      if let defect = options.schema.defect { throw StrandlineError(.invalidName, defect) }
+      return StoreInbox(path: path, environment: environment.system, declared: options.declared)
+    }
+  }
+}
