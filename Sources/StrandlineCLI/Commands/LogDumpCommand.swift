@@ -55,7 +55,7 @@ struct LogDump {
     to = try arguments.number("--to", in: 0...UInt64(Int64.max)) ?? .max
     guard from <= to else { throw UsageError(message: "--from \(from) is after --to \(to)") }
     kinds = Set(arguments["--kind"]?.split(separator: ",", omittingEmptySubsequences: false).map(String.init) ?? [])
-    let known = EventView.kindNames(of: .store) + EventView.kindNames(of: .server)
+    let known = [LogRole.store, .server, .inbox].flatMap(EventView.kindNames)
     for kind in kinds.sorted() where !known.contains(kind) {
       let suggestion = Suggestion.sentence(kind, among: known)
       throw UsageError(
@@ -72,14 +72,23 @@ struct LogDump {
 
   private static func list(_ role: LogRole) -> String { EventView.kindNames(of: role).joined(separator: ", ") }
 
+  private static func words(_ role: LogRole) -> String {
+    switch role {
+    case .store: "a store"
+    case .server: "a server's journal"
+    case .inbox: "an inbox"
+    }
+  }
+
   /// Checks that a log of this role may have events of the kinds.
   private func checkKinds(_ role: LogRole) throws(UsageError) {
     let known = EventView.kindNames(of: role)
     guard let kind = kinds.sorted().first(where: { !known.contains($0) }) else { return }
-    let (here, there) =
-      role == .store ? ("a store", "a server's journal") : ("a server's journal", "a store")
+    let here = Self.words(role)
+    let there = [LogRole.store, .inbox, .server].first { EventView.kindNames(of: $0).contains(kind) }
     throw UsageError(
-      message: "'\(kind)' is a kind of \(there), and '\(path)' is \(here); its kinds are \(Self.list(role))")
+      message: "'\(kind)' is a kind of \(Self.words(there ?? .store)), and '\(path)' is \(here); its kinds are "
+        + Self.list(role))
   }
 
   func run() async throws -> ExitCode {

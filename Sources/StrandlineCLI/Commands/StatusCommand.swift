@@ -47,6 +47,7 @@ extension Command {
     for zone in status.zones { rows.append(("zone \(printable(zone.id.description))", zone.words)) }
     for held in status.held { rows.append(("held", held.line)) }
     if !status.held.isEmpty { rows.append(("try", "strandline held \(ShellWord.quote(path))")) }
+    if let inbox = status.inbox { rows += lines(inbox) }
     for damage in status.damage {
       let place = "\(printable(damage.file)):\(damage.offset)"
       rows.append(("damaged", "\(place), \(events(damage.lsns)): \(printable(damage.message))"))
@@ -57,6 +58,23 @@ extension Command {
     }
     let width = rows.map(\.0.count).max() ?? 0
     return rows.map { $0 + String(repeating: " ", count: width - $0.count + 2) + $1 }
+  }
+
+  private static func lines(_ inbox: StoreStatus.Inbox) -> [(String, String)] {
+    var rows = [
+      (
+        "inbox",
+        inbox.transactions == 0
+          ? "nothing to take in"
+          : "\(Words.plural(inbox.transactions, "transaction")) to take in, \(Words.bytes(inbox.bytes))"
+      )
+    ]
+    for refusal in inbox.refusals {
+      let names = refusal.ids.map { printable($0.description) }.joined(separator: " ")
+      rows.append(("refused", "event \(refusal.lsn), \(names): \(printable(refusal.message))"))
+    }
+    if let failure = inbox.failure { rows.append(("inbox fails", printable(failure))) }
+    return rows
   }
 
   private static func events(_ lsns: ClosedRange<LSN>?) -> String {
@@ -110,7 +128,24 @@ extension StoreStatus {
         ])
       } ?? .null,
       "held": .array(held.map(\.json)),
+      "inbox": inbox.map(\.json) ?? .null,
       "zones": .array(zones.map(\.json)),
+    ])
+  }
+}
+
+extension StoreStatus.Inbox {
+  fileprivate var json: JSONValue {
+    .object([
+      "transactions": .integer(Int64(transactions)), "bytes": .integer(Int64(clamping: bytes)),
+      "refusals": .array(
+        refusals.map { refusal in
+          .object([
+            "lsn": .integer(Int64(clamping: refusal.lsn.rawValue)), "code": .string(refusal.code.rawValue),
+            "message": .string(refusal.message), "records": .array(refusal.ids.map { .string($0.description) }),
+          ])
+        }),
+      "failure": failure.map { .string($0) } ?? .null,
     ])
   }
 }

@@ -57,23 +57,42 @@ struct Verification {
   /// Where the sorted tables disagree with the log; nil if they do not.
   private(set) var tables: String?
   private(set) var role: LogRole?
+  /// That of the store's inbox; empty if it has none.
+  private(set) var inbox: [Verification] = []
+  /// The store of which this is the inbox; nil if it is not known, or if this is none.
+  private let storeUUID: [UInt8]?
 
   /// The most defects that are listed, because one cause may have thousands.
   private static let defectsMax = 20
 
-  init(_ path: String, _ environment: SystemEnvironment) throws {
+  init(_ path: String, _ environment: SystemEnvironment, inboxOf storeUUID: [UInt8]? = nil) throws {
     self.path = path
+    self.storeUUID = storeUUID
     report = try LogVerifier.verify(at: path, environment: environment)
     // The events of a damaged log cannot be read from beginning to end.
     if !report.isDamaged { try checkMeaning(environment) }
   }
 
-  var isDamaged: Bool { report.isDamaged || !defects.isEmpty }
-  var code: ExitCode { isDamaged ? .dataDamaged : report.isSound && tables == nil ? .done : .recoverable }
+  var isDamaged: Bool { isDamagedItself || inbox.contains(where: \.isDamaged) }
+  var code: ExitCode {
+    if isDamaged { return .dataDamaged }
+    return codeOfItself == .done && inbox.allSatisfy { $0.code == .done } ? .done : .recoverable
+  }
+
+  // Without its inbox.
+
+  private var isDamagedItself: Bool { report.isDamaged || !defects.isEmpty }
+  private var codeOfItself: ExitCode {
+    isDamagedItself ? .dataDamaged : report.isSound && tables == nil ? .done : .recoverable
+  }
 
   private mutating func checkMeaning(_ environment: SystemEnvironment) throws {
     let reader = try LogReader.open(at: path, environment: environment)
     role = reader.role
+    let inboxPath = path + "/" + RecordStore.inboxFolderName
+    if role == .store, try environment.fileSystem.kind(of: inboxPath) == .directory {
+      inbox = [try Verification(inboxPath, environment, inboxOf: reader.storeUUID)]
+    }
     var projections = Projections()
     // nil after an event that it refuses: no server reads on from there.
     var journal: JournalCheck? = JournalCheck()
@@ -95,6 +114,15 @@ struct Verification {
           try journal?.apply(event)
           // Opening a journal reads of a record what the server's tables hold; this decodes the values too.
           _ = try JournalEvent.decode(event.body)
+        case .inbox:
+          switch try event.decoded() {
+          case .inboxChange(let change):
+            guard storeUUID == nil || change.storeUUID == storeUUID else {
+              throw Failure(.dataDamaged, "it was left for another store")
+            }
+          case .inboxRead, .unknown: break
+          case let other: throw Failure(.dataDamaged, "a '\(other.kindName)', which no process leaves in an inbox")
+          }
         case .store:
           let decoded = try event.decoded()
           // Opening a store decodes the event's head only; this decodes the field values too.
@@ -122,6 +150,7 @@ struct Verification {
   // MARK: Screens
 
   func show(_ console: Console, json: Bool) throws {
+    for inbox in inbox { try inbox.show(console, json: json) }
     for finding in report.findings {
       if json {
         try console.write(finding.json.canonicalBytes + [UInt8(ascii: "\n")])
@@ -151,17 +180,17 @@ struct Verification {
       try console.write(summaryJSON.canonicalBytes + [UInt8(ascii: "\n")])
     } else {
       for line in report.quarantine.map({ $0.line(in: path) }) { try console.print(line) }
-      try console.print(summary)
+      try console.print((role == .inbox ? "inbox: " : "") + summary)
     }
   }
 
   private var verdict: String {
-    isDamaged ? "damaged" : !report.isSound ? "tornTail" : tables != nil ? "tablesDisagree" : "sound"
+    isDamagedItself ? "damaged" : !report.isSound ? "tornTail" : tables != nil ? "tablesDisagree" : "sound"
   }
 
   var summary: String {
     let words =
-      switch code {
+      switch codeOfItself {
       case .done: "sound"
       case .recoverable where report.isSound:
         "the log is sound; its sorted tables disagree with it: make them again with 'strandline index "
@@ -179,7 +208,7 @@ struct Verification {
 
   private var summaryJSON: JSONValue {
     .object([
-      "result": .string(verdict), "role": role.map { .string($0 == .store ? "store" : "server") } ?? .null,
+      "result": .string(verdict), "role": role.map { .string("\($0)") } ?? .null,
       "segments": .integer(Int64(report.segments)), "frames": .integer(Int64(clamping: report.frames)),
       "events": .integer(Int64(clamping: report.events)), "bytes": .integer(Int64(clamping: report.bytes)),
       "lastLSN": .integer(Int64(clamping: report.lastLSN)), "isHeldByWriter": .bool(report.isHeldByWriter),

@@ -21,7 +21,8 @@ struct EventView {
   /// The names that `--kind` accepts for a log of this role.
   static func kindNames(of role: LogRole) -> [String] {
     switch role {
-    case .store: EventKind.allCases.map(\.name) + ["unknown"]
+    case .store: EventKind.allCases.filter { $0 != .inboxChange }.map(\.name) + ["unknown"]
+    case .inbox: [EventKind.inboxChange, .inboxRead].map(\.name) + ["unknown"]
     case .server: JournalEventKind.allCases.map { String(describing: $0) } + ["unknown"]
     }
   }
@@ -30,7 +31,7 @@ struct EventView {
   init(_ event: LogEvent, role: LogRole) {
     do {
       switch role {
-      case .store: try self.init(try event.decoded(), at: event)
+      case .store, .inbox: try self.init(try event.decoded(), at: event)
       case .server: try self.init(journal: event)
       }
     } catch {
@@ -122,7 +123,27 @@ struct EventView {
       ]
     case .deletions(let event): [("names", .integer(Int64(event.items.count)))]
     case .superseded(let event): [("recordType", .string(event.type)), ("time", time(event.time))]
+    case .inboxChange, .inboxRead, .inboxRefused, .inboxRefusalEnded: inbox(event)
     case .unknown: [("bytes", .integer(Int64(bytes)))]
+    }
+  }
+
+  private static func inbox(_ event: Event) -> [(String, JSONValue)] {
+    switch event {
+    case .inboxChange(let event):
+      [
+        ("operation", .string("\(event.operation)")), ("type", .string(event.type)), ("time", time(event.time)),
+        ("fields", .string(event.fields.map(\.name).joined(separator: " "))), ("births", births(event.births)),
+      ]
+    case .inboxRead(let event):
+      [("inbox", .string(HexText.of(event.inbox))), ("position", number(event.position))]
+    case .inboxRefused(let event):
+      [
+        ("code", .string(event.code)), ("words", .string(event.words)),
+        ("changes", .integer(Int64(event.changes.count))),
+      ]
+    case .inboxRefusalEnded(let event): [("refusal", number(event.lsn))]
+    default: []
     }
   }
 
