@@ -95,7 +95,7 @@ enum Dump {
       members["index"] = .uint(UInt64(frame.header.indexInTransaction))
       members["body"] =
         switch role {
-        case .store: try JSON.event(EventCodec.decode(frame.body), at: frame.lsn)
+        case .store, .inbox: try JSON.event(EventCodec.decode(frame.body), at: frame.lsn)
         case .server: try JournalEvent.decode(frame.body).map(JSON.journal) ?? .object(["kind": .text("unknown")])
         }
     }

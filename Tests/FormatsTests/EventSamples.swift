@@ -161,6 +161,13 @@ enum EventSamples {
             Conflicted.Field(name: "count", rule: "counter", loser: .none),
             Conflicted.Field(name: "title", rule: "join", loser: .here),
           ])),
+      .inboxChange(.sample(.edit, id: id, time: time(5))),
+      .inboxRead(InboxRead(inbox: Array(16..<32), position: LSN(300))),
+      .inboxRefused(
+        InboxRefused(
+          code: "recordWasDeleted", words: "it was deleted here", wallMilliseconds: wall,
+          changes: [EventCodec.encode(.inboxChange(.sample(.save, id: id, time: time(5))))])),
+      .inboxRefusalEnded(InboxRefusalEnded(lsn: LSN(300))),
       .accountChanged(AccountChanged(userHash: 5, isParked: true)),
       .pace(Pace.sample(1)),
       .deletions(
@@ -190,6 +197,22 @@ extension ByteWriter {
     writer.u8(isSkippable ? 1 : 0)
     writer.raw(body)
     return writer.bytes
+  }
+}
+
+extension InboxChange {
+  /// A change of two fields, of which one was empty.
+  static func sample(_ operation: Operation, id: RecordID, time: HybridTime) -> InboxChange {
+    let isEdit = operation == .edit
+    return InboxChange(
+      storeUUID: Array(0..<16), id: id, operation: operation, type: operation == .delete ? "" : "Note",
+      births: [EventSamples.birth], time: time,
+      fields: operation == .delete
+        ? []
+        : [
+          Field(name: "title", before: isEdit ? .some(.string("Lo")) : nil, after: .string("Hi")),
+          Field(name: "count", before: isEdit ? .some(nil) : nil, after: .int64(7)),
+        ])
   }
 }
 

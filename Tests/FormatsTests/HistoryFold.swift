@@ -69,6 +69,9 @@ struct HistoryFold {
           "reason": .text($0.reason),
         ])
       },
+      "inboxes": .object(
+        Dictionary(uniqueKeysWithValues: sync.inbox.positions.map { (hex($0.key), .uint($0.value.rawValue)) })),
+      "refusals": .list(sync.inbox.refusals.sorted().map { .uint($0.rawValue) }),
       "latest": .uint(sync.latest.rawValue), "isParked": .bool(sync.isParked),
       "attempted": .list(projections.outbox.attempted.all().map { .uint($0.rawValue) }),
     ])

@@ -280,6 +280,12 @@ private struct RandomHistory {
         Conflicted(
           id: id, local: local, server: earlier(), ancestor: earlier(), wallMilliseconds: 5, rule: "join", words: "",
           fields: below(2) == 0 ? [] : fields))
+    case .inboxChange: return .inboxChange(.sample(.edit, id: id(), time: time()))
+    case .inboxRead:
+      return .inboxRead(InboxRead(inbox: Array(repeating: UInt8(below(2)), count: 16), position: earlier()))
+    case .inboxRefused:
+      return .inboxRefused(InboxRefused(code: "recordWasDeleted", words: "", wallMilliseconds: 5, changes: [[1, 2]]))
+    case .inboxRefusalEnded: return .inboxRefusalEnded(InboxRefusalEnded(lsn: earlier()))
     case .accountChanged: return .accountChanged(AccountChanged(userHash: 5, isParked: below(2) == 0))
     case .pace: return .pace(Pace.sample(below(9), scope: scope()))
     case .deletions: return .deletions(deletions())

@@ -197,6 +197,7 @@ struct `The page of the log` {
       "(\(LogFormat.chainStepBytes) bytes)", "Types from \(LogFormat.skippableTypes) on",
       "`\(String(decoding: LogRole.store.bytes, as: UTF8.self))`: a store's log",
       "`\(String(decoding: LogRole.server.bytes, as: UTF8.self))`: the local server's journal",
+      "`\(String(decoding: LogRole.inbox.bytes, as: UTF8.self))`: a store's inbox",
       "`\(LogFormat.lockName)`", "`<16 hex digits>\(LogFormat.segmentSuffix)`",
       "`<16 hex digits>\(LogFormat.temporarySuffix)`", "`<store>\(LogFormat.initInfix)<16 random hex digits>`",
     ] { #expect(text.contains(words), "log.md does not say: \(words)") }

@@ -20,7 +20,7 @@ struct Vector: Sendable, CustomStringConvertible {
 
   static let all: [Vector] = [
     empty, oneSave, threeEvents, everyEventKind, manySegments, compacted, tornTail, damagedMiddle, copiedTail,
-    serverJournal,
+    serverJournal, inbox,
   ]
 }
 
@@ -244,6 +244,27 @@ extension Vector {
       for event in events { transaction.add(schema: JournalEvent.schema, body: event.encoded()) }
       try log.waitUntilDurableBlocking(try log.append(transaction).upperBound)
     }
+    try log.close()
+    return stage.files()
+  }
+}
+
+extension Vector {
+  static let inbox = Vector(
+    name: "inbox",
+    about: "What another process has left for a store, role inbx: one transaction with each operation.\n"
+      + "An older copy was put back before the second one, so two events take the place of those that it lacks.\n"
+  ) {
+    let stage = Stage(seed: 9)
+    let log = try stage.openLog(.inbox)
+    let time = HybridTime(milliseconds: EventSamples.wall)
+    try log.write(
+      InboxChange.Operation.allCases.map {
+        .inboxChange(.sample($0, id: RecordID("note-\($0.rawValue)"), time: time))
+      })
+    let read = Event.inboxRead(InboxRead(inbox: log.storeUUID, position: LSN(6)))
+    try log.write([read, read])
+    try log.write([.inboxChange(.sample(.save, id: RecordID("note-9"), time: time.next))])
     try log.close()
     return stage.files()
   }

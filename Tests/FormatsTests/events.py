@@ -256,6 +256,10 @@ class Events(Reader):
     def conflictedField(self):
         return {"name": self.text(), "rule": self.text(), "loser": self.choice(1, 4)}
 
+    def inboxField(self):
+        name, known = self.text(), self.flag()
+        return {"name": name, "isBeforeKnown": known, "before": self.value(), "after": self.value()}
+
     def listedItem(self):
         return {"name": self.text(), "changeTag": self.text(), "modified": self.zigzag()}
 
@@ -311,6 +315,10 @@ STORE = {
     28: "listedEnded zone:zone lsns:lsns",
     29: "conflicted record:id local:varint server:varint ancestor:varint wall:zigzag rule:text words:text"
     " fields:conflictedField*",
+    30: "inboxChange storeUUID:raw16 record:id operation:1-4 recordType:text births:births time:u64 fields:inboxField*",
+    31: "inboxRead inbox:raw16 position:varint",
+    32: "inboxRefused code:text words:text wall:zigzag changes:hex*",
+    33: "inboxRefusalEnded lsn:varint",
 }
 
 JOURNAL = {
@@ -388,6 +396,7 @@ class State:
         self.deleted = {}
         self.zones, self.tenures, self.held, self.unread, self.blocks = {}, [], {}, {}, {}
         self.sets, self.listed = {}, {}
+        self.inboxes, self.refusals = {}, set()
         self.bounds, self.database_tokens, self.paces = {}, {}, {}
         self.latest, self.parked = 0, False
         self.versions = {}
@@ -699,6 +708,15 @@ class State:
     def on_accountChanged(self, lsn, event):
         self.parked = event["isParked"]
 
+    def on_inboxRead(self, lsn, event):
+        self.inboxes[event["inbox"]] = event["position"]
+
+    def on_inboxRefused(self, lsn, event):
+        self.refusals.add(lsn)
+
+    def on_inboxRefusalEnded(self, lsn, event):
+        self.refusals.discard(event["lsn"])
+
     def on_pace(self, lsn, event):
         self.paces[event["scope"]] = event
 
@@ -790,6 +808,8 @@ class State:
                 str(scope): some(self.paces[scope], "duration", "wall", "batchSize", "isServers", "serverOffset", "reason")
                 for scope in self.paces
             },
+            "inboxes": self.inboxes,
+            "refusals": sorted(self.refusals),
             "latest": self.latest,
             "isParked": self.parked,
             "attempted": sorted(self.attempted),

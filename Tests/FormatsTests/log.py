@@ -32,7 +32,7 @@ HEADER, PAGE, OPENING_END, SLOT = 128, 4096, 4160, 64
 FIRST, LAST, SYNCED = 1, 2, 4
 LIVE, REWRITTEN = 0, 1
 TYPES = {1: "event", 2: "opening", 3: "index", 4: "seal"}
-ROLES = ("stor", "srvr")
+ROLES = ("stor", "srvr", "inbx")
 
 
 class Refused(Exception):

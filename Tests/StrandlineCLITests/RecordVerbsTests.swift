@@ -287,8 +287,46 @@ struct RecordVerbsTests {
         """)
     #expect(
       await machine.run("status", "--json", "/A").out.replacing(#/"logBytes":[1-9][0-9]*/#, with: #""logBytes":1"#)
-        == #"{"account":null,"checkpoint":1,"damage":[],"deleted":1,"durableLSN":6,"held":[],"logBytes":1,"oldestUnsettledMilliseconds":0,"openBlocks":0,"quarantine":[],"records":2,"unsettled":3,"waitMilliseconds":null,"waitReason":null,"zones":[{"ghostsPossible":false,"hasToken":false,"isDirty":false,"listed":0,"lostReason":null,"lostWords":"","records":2,"zoneName":"Main"}]}"#
+        == #"{"account":null,"checkpoint":1,"damage":[],"deleted":1,"durableLSN":6,"held":[],"inbox":null,"logBytes":1,"oldestUnsettledMilliseconds":0,"openBlocks":0,"quarantine":[],"records":2,"unsettled":3,"waitMilliseconds":null,"waitReason":null,"zones":[{"ghostsPossible":false,"hasToken":false,"isDirty":false,"listed":0,"lostReason":null,"lostWords":"","records":2,"zoneName":"Main"}]}"#
         + "\n")
+  }
+
+  @Test func `status, verify and log-dump show the inbox`() async throws {
+    let machine = Machine()
+    _ = await machine.run("put", "/A", #"{"recordName":"a","fields":{"n":6}}"#)
+    let inbox = try RecordStore.inbox(at: "/A", environment: StoreEnvironment(machine.environment))
+    try inbox.write { tx in
+      try tx.save(Record(type: "Note", id: RecordID("shared"), fields: ["t": "secret"]))
+      try tx.save(Record(type: "Note", id: RecordID("gone")))
+    }
+    let waiting = await machine.run("status", "/A").out
+    #expect(waiting.contains(#/\ninbox +1 transaction to take in, [0-9]+ bytes\n/#), "\(waiting)")
+    let dump = await machine.run("log-dump", "/A/inbox").out
+    #expect(dump.contains(#/1 +inboxChange +shared +operation save, type Note/#) && !dump.contains("secret"), "\(dump)")
+    #expect(await machine.run("log-dump", "--kind", "saved", "/A/inbox").err.contains("'/A/inbox' is an inbox"))
+    let sound = await machine.run("verify", "/A")
+    #expect(sound.code == .done && sound.out.hasPrefix("inbox: sound; 1 segment, "), "\(sound)")
+    // A name that the store has deleted when it takes the transaction in. `put` does that as any writer.
+    let device = machine.disk.clone()
+    for verb in [["put", "/A", #"{"recordName":"b"}"#], ["status", "--json", "/A"]] {
+      let screen = await machine.run(verb, input: [])
+      #expect(screen.code == .done)
+      if verb[0] == "status" { #expect(screen.out.contains(#""inbox":{"bytes":0,"failure":null,"refusals":[],"#)) }
+    }
+    #expect(await machine.run("get", "/A", "shared").out.contains("secret"))
+    #expect(await machine.run("log-dump", "--kind", "inboxRead", "/A").out.contains("position 2"))
+    // Damage of the inbox alone is told, and the store's own line says that it is sound.
+    for path in machine.disk.paths where path.hasPrefix("/A/inbox/") { machine.disk.pokeRemove(path) }
+    for path in device.paths where path.hasPrefix("/A/inbox/") {
+      var bytes = try #require(device.peek(path))
+      if path.hasSuffix(".seg") { bytes[4_200] ^= 1 }
+      machine.disk.poke(path, bytes)
+    }
+    let damaged = await machine.run("verify", "/A")
+    #expect(damaged.code == .dataDamaged && damaged.out.contains("\ninbox: damaged: 1 finding; "), "\(damaged)")
+    #expect(damaged.out.contains("\nsound; "), "\(damaged)")
+    let status = await machine.run("status", "/A")
+    #expect(status.code == .done && status.out.contains("\ninbox fails "), "\(status)")
   }
 
   @Test func `status names the damage that it met, and what to do`() async throws {

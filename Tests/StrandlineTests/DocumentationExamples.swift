@@ -23,6 +23,29 @@ func keepTwoNotes(at folder: String) async throws -> [String] {
   return titles
 }
 
+func saveShared(_ title: String, at folder: String) throws {
+  let inbox = try RecordStore.inbox(at: folder, types: [Note.self])
+  try inbox.write { tx in
+    try tx.save(Note(id: RecordName.random(), title: title))
+    if try tx.fetch(Note.self, id: "start") != nil {
+      try tx.update(Note.self, id: "start") { $0.title = "Last shared: \(title)" }
+    }
+  }
+}
+
+func takeInShared(_ store: RecordStore) async throws -> [RecordID] {
+  try store.refresh()  // as soon as the extension has sent its Darwin notification
+  var kept: [RecordID] = []
+  for refusal in try store.inboxRefusals() {
+    kept += refusal.changes.map(\.id)
+    try await store.write { tx in
+      for case .save(let record) in refusal.changes where try tx.record(record.id) == nil { try tx.create(record) }
+      try tx.end(refusal)  // the app has decided; nothing else is kept of it
+    }
+  }
+  return kept
+}
+
 func rename(_ id: String, to title: String, in store: RecordStore) async throws {
   do {
     try await store.update(Note.self, id: id) { $0.title = title }  // that field alone
@@ -618,6 +641,24 @@ struct `The examples of the documentation` {
     #expect(try await keepCopy(of: store, in: folder("copy")) == store.durableLSN)
     #expect(try await openWhileLocked(at: folder("other")) { true }?.close() != nil)
     #expect(try store.fetch(Note.self, id: "tide")?.title == "Low tide at six")
+    try await store.close()
+  }
+
+  @Test func `share a note while the app has the store open`() async throws {
+    let folder = try TemporaryFolder()
+    let store = try await RecordStore.open(at: folder("notes"), types: [Note.self])
+    try await store.write { try $0.save(Note(id: "start", title: "Start")) }
+    try saveShared("Low tide", at: folder("notes"))
+    #expect(try await takeInShared(store) == [])
+    #expect(try store.fetch(Note.self, id: "start")?.title == "Last shared: Low tide" && store.recordCount == 2)
+    let inbox = try RecordStore.inbox(at: folder("notes"), types: [Note.self])
+    try inbox.write { try $0.save(Note(id: "ebb", title: "Ebb")) }
+    try await store.write { tx in
+      try tx.save(Note(id: "ebb", title: "Gone"))
+      try tx.delete(Note.self, id: "ebb")
+    }
+    #expect(try await takeInShared(store) == [RecordID("ebb")])
+    #expect(try store.fetch(Note.self, id: "ebb")?.title == "Ebb" && store.inboxRefusals().isEmpty)
     try await store.close()
   }
 

@@ -8,6 +8,7 @@ import StrandlineCloudKit
 import StrandlineLog
 import StrandlineHost
 import StrandlineServer
+import StrandlineSimulation
 import StrandlineSystem
 import StrandlineSyncProofs
 import StrandlineTesting
@@ -178,6 +179,11 @@ private struct PublicCall: Sendable {
     PublicCall("RecordStore.indexes()", damaged: nil) { _ = try $0.store.indexes() },
     PublicCall("StoreView.explain(_:)", damaged: nil) { _ = try $0.store.view().explain(RecordQuery("Memo")) },
     PublicCall("RecordStore.refresh()", damaged: nil) { _ = try $0.store.refresh() },
+    PublicCall("RecordStore.inboxRefusals()", damaged: nil) { _ = try $0.store.inboxRefusals() },
+    // It is another process's, and opens the store itself.
+    PublicCall("StoreInbox.write<>(_:)", closed: nil) { scene in
+      try RecordStore.inbox(at: "/store", environment: scene.device.environment).write { tx in _ = try tx.record(id) }
+    },
     PublicCall("StoreView.record(_:)") { _ = try $0.store.view().record(id) },
     PublicCall("StoreView.records(_:)") { _ = try $0.store.view().records([id]) },
     PublicCall("StoreView.count(ofType:in:)", damaged: nil) { _ = try $0.store.view().count(ofType: "Memo") },
@@ -302,6 +308,25 @@ private struct PublicCall: Sendable {
       {
         let projection: any Projection = Following(.start)
         try await projection.apply(ProjectionBatch(position: nil))
+      }
+    ),
+    (
+      ["RecordStore.inbox(at:types:options:environment:)"], .strandline(.invalidValue),
+      { _ = try RecordStore.inbox(at: "/store", types: [Memo.self, Memo.self]) }
+    ),
+    (
+      ["WriteTransaction.end(_:)"], .strandline(.noSuchRecord),
+      {
+        let environment = StoreEnvironment.simulated(disk: SimulatedDisk(), seed: 1)
+        let store = try RecordStore.openBlocking(at: "/store", environment: environment)
+        try RecordStore.inbox(at: "/store", environment: environment).write { try $0.save(Memo(id: "n", title: "x")) }
+        try store.writeBlocking { tx in
+          try tx.save(Memo(id: "n", title: "y"))
+          try tx.delete(Memo.self, id: "n")
+        }
+        try store.refresh()
+        let refusal = try #require(try store.inboxRefusals().first)
+        for _ in 0..<2 { try store.writeBlocking { try $0.end(refusal) } }
       }
     ),
     (["QueryCursor.init(text:)"], .strandline(.invalidValue), { _ = try QueryCursor(text: "no cursor") }),

@@ -135,7 +135,7 @@ extension RecordStore {
     do {
       let reader = try LogReader.open(
         at: InboxLog.path(ofStoreAt: source.folder.path), role: .inbox, environment: environment)
-      let position = sync.inbox.positions[reader.storeUUID] ?? .none
+      let position = sync.inbox.positions[reader.storeUUID] ?? .zero
       try reader.poll { event in
         guard event.lsn > position.rawValue else { return }
         status.bytes += UInt64(event.body.count)

@@ -4,6 +4,7 @@
 // all of it durably, nothing leaves the inbox. A crash in between leaves a position that says what was read; so nothing is
 // lost, and nothing is made twice. A transaction that cannot be taken in is kept in the store's log, and the app decides.
 
+public import Foundation
 import StrandlineLog
 import StrandlineSystem
 import Synchronization
@@ -63,7 +64,7 @@ extension RecordStore {
   private func takeIn(_ inbox: InboxLog, _ log: Log) throws -> Bool {
     if inbox.isEmpty { return false }
     let uuid = inbox.uuid
-    let position = core.withLock { $0.projections.sync.inbox.positions[uuid] ?? .none }
+    let position = core.withLock { $0.projections.sync.inbox.positions[uuid] ?? .zero }
     let unread = inbox.transactions(after: position)
     var last: QueuePlace?
     for lsns in unread {
@@ -126,8 +127,9 @@ public struct InboxRefusal: Hashable, Sendable {
   public let code: StrandlineError.Code
   /// The same in words, which name the record.
   public let message: String
-  /// When the store refused it, in milliseconds since 1970.
-  public let milliseconds: Int64
+  /// When the store refused it.
+  public var date: Date { Date(milliseconds: milliseconds) }
+  private let milliseconds: Int64
   /// What it was to change, in order.
   public let changes: [Change]
 }
@@ -181,8 +183,8 @@ extension RecordStore {
   ///
   /// - Throws: `StrandlineError`: `.damaged`, `.io`, `.closed`.
   /// - Complexity: one read of the log a refusal.
-  public func inboxRefusals(fileID: String = #fileID, line: Int = #line) throws -> [InboxRefusal] {
-    try CallSite(fileID, line).run("reading what the store at '\(path)' refused of its inbox") {
+  public func inboxRefusals() throws -> [InboxRefusal] {
+    try CallSite.unnamed.run("reading what the store at '\(path)' refused of its inbox") {
       try requireOpen()
       let durable = source.durableLSN
       return try refusals(projections.withLock { $0.sync(asOf: durable) })

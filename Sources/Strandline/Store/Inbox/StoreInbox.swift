@@ -16,7 +16,7 @@ import StrandlineSystem
 /// try inbox.write { try $0.save(Note(title: "Shared")) }
 /// ```
 ///
-/// The app's store takes in what is there when it is opened or resumed, and when the app calls ``RecordStore/refresh(fileID:line:)``,
+/// The app's store takes in what is there when it is opened or resumed, and when the app calls ``RecordStore/refresh()``,
 /// which the extension may ask it for by a Darwin notification. Both processes need the store's folder: an app group on iOS.
 ///
 /// A value of it is a place, and holds nothing open.
@@ -41,7 +41,7 @@ public struct StoreInbox: Sendable {
   /// that loses is in `RecordStore.conflicts(of:)`.
   ///
   /// A transaction that cannot be taken in, because one of its records was deleted meanwhile or created under the same name, is in
-  /// ``RecordStore/inboxRefusals(fileID:line:)`` until the app has decided about it.
+  /// ``RecordStore/inboxRefusals()`` until the app has decided about it.
   ///
   /// The call blocks its thread, for some milliseconds if the disk is idle.
   ///
@@ -50,7 +50,7 @@ public struct StoreInbox: Sendable {
   ///   `.storeHeld` if another process kept the inbox open for two seconds, `.diskFull`, `.outcomeUnknown`, `.tooLarge` (a
   ///   transaction has at most 64 MiB), `.damaged` and `.io` if the store or the inbox cannot be read, `.notAStore` if the
   ///   inbox is that of another store.
-  /// - Complexity: that of ``RecordStore/openReadOnly(at:environment:fileID:line:)``, and O(what the inbox holds).
+  /// - Complexity: that of ``RecordStore/openReadOnly(at:environment:)``, and O(what the inbox holds).
   @discardableResult
   public func write<Value>(
     fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Value
@@ -71,7 +71,7 @@ public struct StoreInbox: Sendable {
     to inbox: InboxLog, _ site: CallSite, _ body: (inout WriteTransaction) throws -> Value
   ) throws -> Value {
     // Behind the inbox's lock: what the store reads of the inbox from here on waits for this call.
-    let store = try RecordStore.openReadOnly(at: path, environment: StoreEnvironment(environment))
+    let store = try RecordStore.openReadOnlyBlocking(at: path, environment: StoreEnvironment(environment))
     // What is rehearsed is nowhere but in memory, so no table can be made again meanwhile.
     store.projections.onFailure { _ throws(StrandlineError) in
       throw StrandlineError(
@@ -80,7 +80,7 @@ public struct StoreInbox: Sendable {
       )
     }
     let uuid = inbox.uuid
-    let position = store.projections.sync.inbox.positions[uuid] ?? .none
+    let position = store.projections.sync.inbox.positions[uuid] ?? .zero
     let earlier = try inbox.transactions(after: position).map {
       try inbox.changes($0, for: store.source.storeUUID).map(\.change)
     }

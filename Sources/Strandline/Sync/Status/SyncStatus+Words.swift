@@ -223,6 +223,9 @@ extension RecordStore {
       let file = place.file.split(separator: "/").last.map(String.init) ?? ""
       return "\(file) at byte \(place.offset)"
     }
+    let inbox = status.inbox.map {
+      "\($0.transactions) to take in, \($0.refusals.count) refused" + ($0.failure == nil ? "" : ", cannot be read")
+    }
     var lines: [(String, String)] = [
       ("records", "\(status.records)"), ("deletedNames", "\(status.deleted)"), ("unsettled", "\(status.unsettled)"),
       ("held", "\(status.held.count)"), ("zones", "\(status.zones.count)"),
@@ -236,6 +239,7 @@ extension RecordStore {
     lines.append(("damage", damage.joined(separator: "; ")))
     lines.append(("indexFailure", index?.lastError?.code.rawValue ?? "-"))
     lines.append(("compactionFailure", compaction?.failure?.code.rawValue ?? "-"))
+    if let inbox { lines.append(("inbox", inbox)) }
     if let engine = syncEngine { lines.append(("engine", "\n" + engine.status.diagnostics())) }
     return lines.map { "\($0.0): \($0.1)\n" }.joined()
   }
