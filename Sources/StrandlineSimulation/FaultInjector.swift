@@ -235,6 +235,9 @@ private final class FaultyFolder: Folder {
   func identity(of name: String) throws(SystemError) -> FileIdentity? {
     try injector.run(.identity, path(of: name)) { () throws(SystemError) in try base.identity(of: name) }
   }
+  func setTreatment(_ treatment: FileTreatment) throws(SystemError) {
+    try injector.run(.open, path) { () throws(SystemError) in try base.setTreatment(treatment) }
+  }
 }
 
 /// A file that the fault injector has opened.

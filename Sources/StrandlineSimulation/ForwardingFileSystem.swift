@@ -73,6 +73,7 @@ private final class ForwardingFolder: Folder {
     try fileSystem.lock(name, exclusive: exclusive, in: base)
   }
   func identity(of name: String) throws(SystemError) -> FileIdentity? { try base.identity(of: name) }
+  func setTreatment(_ treatment: FileTreatment) throws(SystemError) { try base.setTreatment(treatment) }
 }
 
 /// A file that forwards every call to `base` that the conforming type does not implement itself.

@@ -261,6 +261,8 @@ private final class SimulatedFolder: Folder {
       try state.entry("fstatat", name, in: index).map { state.identity(of: $0) }
     }
   }
+
+  func setTreatment(_ treatment: FileTreatment) throws(SystemError) { disk.note(treatment, of: path) }
 }
 
 extension SimulatedDisk {

@@ -22,6 +22,7 @@ internal import Synchronization
 public final class SimulatedDisk: FileSystem {
   let state: Mutex<SimulatedDiskState>
   package let openStores = OpenStores()
+  private let treatments = Mutex<[String: FileTreatment]>([:])
   private let interruption = Mutex<(call: Int, body: @Sendable () -> Void)?>(nil)
 
   init(_ state: SimulatedDiskState) { self.state = Mutex(state) }
@@ -73,6 +74,12 @@ public final class SimulatedDisk: FileSystem {
       return state.starts
     }
   }
+
+  /// For tests: what a folder's owner has asked of the system, by the folder's path.
+  package func treatment(of path: String) -> FileTreatment? { treatments.withLock { $0[path] } }
+
+  /// This disk has no backups and no passcode, so there is nothing else to do.
+  func note(_ treatment: FileTreatment, of path: String) { treatments.withLock { $0[path] = treatment } }
 
   /// The number of the mutating call, counted from 1, at which the power is cut. This call and all later ones, reads
   /// included, throw `SystemError.powerIsOff`.

@@ -70,6 +70,7 @@ private final class FuzzFolder: Folder {
   func unlink(_ name: String) throws(SystemError) { throw .closed("unlink", path(of: name)) }
   func removeFolder(_ name: String) throws(SystemError) { throw .closed("rmdir", path(of: name)) }
   func sync(_ name: String) throws(SystemError) { throw .closed("fsync", path(of: name)) }
+  func setTreatment(_ treatment: FileTreatment) throws(SystemError) { throw .closed("fcntl", path) }
 }
 
 private final class FuzzFile: File {

@@ -293,7 +293,7 @@ struct RecordVerbsTests {
 
   @Test func `status, verify and log-dump show the inbox`() async throws {
     let machine = Machine()
-    _ = await machine.run("put", "/A", #"{"recordName":"a","fields":{"n":6}}"#)
+    _ = await machine.run("import", "/A", "-", input: note("a", "6"))
     let inbox = try RecordStore.inbox(at: "/A", environment: StoreEnvironment(machine.environment))
     try inbox.write { tx in
       try tx.save(Record(type: "Note", id: RecordID("shared"), fields: ["t": "secret"]))
@@ -302,13 +302,13 @@ struct RecordVerbsTests {
     let waiting = await machine.run("status", "/A").out
     #expect(waiting.contains(#/\ninbox +1 transaction to take in, [0-9]+ bytes\n/#), "\(waiting)")
     let dump = await machine.run("log-dump", "/A/inbox").out
-    #expect(dump.contains(#/1 +inboxChange +shared +operation save, type Note/#) && !dump.contains("secret"), "\(dump)")
+    #expect(dump.contains(#/1 +inboxChange +- +operation save, type Note/#) && !dump.contains("secret"), "\(dump)")
     #expect(await machine.run("log-dump", "--kind", "saved", "/A/inbox").err.contains("'/A/inbox' is an inbox"))
     let sound = await machine.run("verify", "/A")
     #expect(sound.code == .done && sound.out.hasPrefix("inbox: sound; 1 segment, "), "\(sound)")
     // A name that the store has deleted when it takes the transaction in. `put` does that as any writer.
     let device = machine.disk.clone()
-    for verb in [["put", "/A", #"{"recordName":"b"}"#], ["status", "--json", "/A"]] {
+    for verb in [["put", "/A", #"{"recordType":"Note","recordName":"b"}"#], ["status", "--json", "/A"]] {
       let screen = await machine.run(verb, input: [])
       #expect(screen.code == .done)
       if verb[0] == "status" { #expect(screen.out.contains(#""inbox":{"bytes":0,"failure":null,"refusals":[],"#)) }
@@ -323,7 +323,7 @@ struct RecordVerbsTests {
       machine.disk.poke(path, bytes)
     }
     let damaged = await machine.run("verify", "/A")
-    #expect(damaged.code == .dataDamaged && damaged.out.contains("\ninbox: damaged: 1 finding; "), "\(damaged)")
+    #expect(damaged.code == .dataDamaged && damaged.out.contains("/A/inbox/"), "\(damaged)")
     #expect(damaged.out.contains("\nsound; "), "\(damaged)")
     let status = await machine.run("status", "/A")
     #expect(status.code == .done && status.out.contains("\ninbox fails "), "\(status)")
@@ -386,6 +386,36 @@ struct RecordVerbsTests {
     #expect(await machine.run("log-dump", "/A").out.contains("cause 4"))
     #expect(await machine.run("restore", "/A", "home").code == .done)
     #expect(await machine.run("get", "/A", "milk").code == .done)
+  }
+
+  @Test func `the story of a record says what a compaction has taken, and is silent where it has taken nothing`()
+    async throws
+  {
+    let machine = Machine()
+    for number in 1...5 {
+      _ = await machine.run("put", "/A", #"{"recordType":"N","recordName":"n","fields":{"t":\#(number)}}"#)
+    }
+    #expect(await !machine.run("why", "/A", "n").out.contains("compaction"))
+    #expect(await machine.run("compact", "/A", "--history", "latest").code == .done)
+    let story = await machine.run("why", "/A", "n").out
+    #expect(story.contains("what a compaction has removed up to here is missing above"), "\(story)")
+    let json = await machine.run("why", "--json", "/A", "n").out
+    #expect(json.contains(#""kind":"compacted""#), "\(json)")
+    try JSONPage.check(json, of: "why")
+  }
+
+  @Test func `the story of a default says so`() async throws {
+    let machine = Machine()
+    let store = try RecordStore.openBlocking(at: "/A", environment: StoreEnvironment(machine.environment))
+    try store.writeBlocking { try $0.saveDefault(Record(type: "N", id: RecordID("n"), fields: ["t": 1])) }
+    try store.closeBlocking()
+    _ = await machine.run("put", "/A", #"{"recordName":"n","fields":{"t":2}}"#)
+    let story = await machine.run("why", "/A", "n").out
+    #expect(story.contains("begun here with a default as 'N'") && story.contains("changed here"), "\(story)")
+    #expect(await machine.run("history", "/A", "n").code == .done)
+    let other = Machine()
+    #expect(await other.run("import", "/B", "-", input: machine.run("export", "/A").out).code == .done)
+    #expect(await other.run("export", "/B").out == machine.run("export", "/A").out)
   }
 
   @Test func `a record name with control characters cannot control the terminal`() async {

@@ -19,7 +19,9 @@ struct RepairTests {
     #expect(screen.code == .recoverable && screen.err == "")
     let lines = screen.out.split(separator: "\n").map(String.init)
     #expect(lines[0].hasPrefix("/A/0000000000000001.seg:"))
-    #expect(lines[0].hasSuffix("the checksum of a frame's body does not match (LSN \(lsn))"))
+    // The bit that was changed is in the zone's name.
+    let words = "the checksum of a frame's body does not match (LSN \(lsn); its bytes name record 'M`in/b')"
+    #expect(lines[0].hasSuffix(words), "\(lines)")
     #expect(lines.contains("lost events    LSN \(lsn)"))
     #expect(lines.contains("records        2"))
     #expect(lines.contains("unsettled      2 records"))
@@ -35,6 +37,7 @@ struct RepairTests {
     let (machine, lsn) = try await Machine.withDamagedNote()
     let before = everything(machine)
     let plan = await machine.run("repair", "--json", "/A").out.split(separator: "\n")
+    #expect(plan.first?.contains(#""recordName":"b""#) == true, "\(plan)")
     let screen = await machine.run("repair", "/A", "--json", "--apply", "--into", "/N")
     #expect(screen.code == .done && screen.err == "")
     let lines = screen.out.split(separator: "\n")

@@ -518,6 +518,12 @@ func decide(about zone: ZoneID, in store: RecordStore, keepingMine: Bool) async 
   try await store.sync()
 }
 
+func seed(_ store: RecordStore) async throws {
+  try await store.write { tx in
+    for title in ["Tides", "Weather", "Harbours"] { try tx.saveDefault(Note(id: title.lowercased(), title: title)) }
+  }
+}
+
 func openFirst(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
   let store = try await RecordStore.open(at: folder, syncing: SyncConfiguration(cloud))
   try await store.syncEngine?.fetched()  // at every later launch it returns at once
@@ -690,6 +696,11 @@ struct `The examples of the documentation` {
     #expect(second.visits == 2)
     #expect(try store.receipt(at: second.position).lsns?.upperBound == second.position.lsn)
     #expect(try await store.write { try $0.delete(RecordID("shore")) }.value == [RecordID("shore")])
+
+    for _ in 0..<2 { try await seed(store) }
+    try await store.write { tx in for title in ["tides", "weather", "harbours"] { try tx.delete(RecordID(title)) } }
+    try await seed(store)
+    #expect(try store.fetch(Note.self, id: "tides") == nil)
 
     try await markPlace(of: "ebb", in: store)
     #expect(try store.record(RecordID("ebb"))?.fields["tags"] == .list(.strings, ["shore", "north"]))

@@ -138,7 +138,7 @@ private struct PublicCall: Sendable {
 
   static let all: [PublicCall] = [
     // An open of a store that was closed succeeds; for the damage the store is closed first.
-    PublicCall("RecordStore.openReadOnlyBlocking(at:environment:)", closed: nil) { scene in
+    PublicCall("RecordStore.openReadOnly(at:environment:)", closed: nil) { scene in
       _ = try await RecordStore.openReadOnly(at: "/store", environment: scene.device.environment)
     },
     PublicCall("RecordStore.open(at:types:syncing:durability:options:environment:)", closed: nil, damaged: nil) {
@@ -246,6 +246,12 @@ private struct PublicCall: Sendable {
     },
     PublicCall("WriteTransaction.create(_:)") {
       try await $0.store.write { tx in try tx.create(Record(type: "Memo", id: id, fields: ["title": "second"])) }
+    },
+    PublicCall("WriteTransaction.saveDefault(_:)") {
+      try await $0.store.write { tx in try tx.saveDefault(Record(type: "Memo", id: id)) }
+    },
+    PublicCall("WriteTransaction.saveDefault<>(_:)") {
+      try await $0.store.write { tx in try tx.saveDefault(Memo(id: "n", title: "n")) }
     },
     PublicCall("WriteTransaction.delete(_:)") { try await $0.store.write { tx in try tx.delete(id) } },
     PublicCall("WriteTransaction.save<>(_:)") {

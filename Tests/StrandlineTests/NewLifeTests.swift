@@ -39,20 +39,23 @@ struct `A new life` {
       seen[random.next()] = Seen(lsn: LSN(random.below(500)), tenure: random.next(), time: time)
     }
 
+    let isDefault = random.below(3) == 0
     var version = Version(type: "Note")
-    version.stamp.births = [Birth(time: time, writer: writer)]
+    version.stamp.births = [isDefault ? .ofDefaults : Birth(time: time, writer: writer)]
     version.stamp.seen = seen
     for (name, value) in values {
       version.fields[name] = value
-      version.stamp.fields[name] = FieldStamp(time: time, writer: writer)
+      version.stamp.fields[name] = isDefault ? .ofDefaults : FieldStamp(time: time, writer: writer)
     }
+    #expect(version.stamp.isOfUneditedDefault == isDefault)
     let content = EncodedContent(version, dirty: Dictionary(uniqueKeysWithValues: names.map { ($0, LSN.zero) }))
     let saved = Saved(
       id: id, type: "Note", births: version.stamp.births, base: base, time: time, editCount: 1, tenure: tenure,
       isCreation: true, content: content)
 
     let life = NewLife(
-      id: id, type: "Note", time: time, writer: writer, tenure: tenure, base: base, seen: seen,
+      id: id, type: "Note", time: time, writer: writer, tenure: tenure, birth: isDefault ? .ofDefaults : nil,
+      stamp: isDefault ? .ofDefaults : nil, base: base, seen: seen,
       fields: values.map { NewField(name: $0.0, value: $0.1) })
     var bytes = ByteWriter()
     let contentBytes = life.encode(into: &bytes)

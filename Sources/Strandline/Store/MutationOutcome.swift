@@ -18,7 +18,8 @@ public enum MutationOutcome: Hashable, Sendable {
   case lost
   /// The server has a later mutation, which has taken its place.
   case superseded(by: LSN)
-  /// It never needed to leave: the record was created and deleted before anything was sent.
+  /// It never needed to leave: the record was created and deleted before anything was sent, or it is a default of a name that
+  /// was deleted.
   case cancelled
   /// The record was deleted at the server; the edit is kept in history.
   case deletedOnServer

@@ -211,5 +211,5 @@ extension EventCodec {
 
 extension EventKind {
   /// Whether compaction wrote the event in place of others.
-  var isPacked: Bool { self == .deletions || self == .superseded }
+  package var isPacked: Bool { self == .deletions || self == .superseded }
 }

@@ -127,6 +127,7 @@ public final class RecordStore: Sendable {
       let files = IndexFiles(log.folder, environment.system, storeUUID: log.storeUUID, cache: cache)
       do {
         if let failure = opening.definitionsFailure { throw failure }
+        try log.folder.setTreatment(options.fileTreatment)
         try files.syncDefinitions()
       } catch {
         // What this open has to say is that failure; nothing was appended that a close could lose.
@@ -375,6 +376,30 @@ public struct StoreOptions: Sendable {
     set { declared.atomicZones = newValue }
   }
 
+  /// When the store's files can be read on a device with a passcode. It counts on iOS, iPadOS, tvOS, watchOS and visionOS, where the
+  /// system encrypts files by such a class; on a Mac and on Linux it has no effect.
+  ///
+  /// By default they can be read from the first unlock after a start on, also while the device is locked: a sync in the background,
+  /// a widget and a notification find their records. Each open for writing gives the class to the store's folder and to all files
+  /// in it that have another one.
+  public var fileProtection: FileProtection {
+    get { FileProtection(fileTreatment.protection) }
+    set { fileTreatment.protection = newValue.treatment }
+  }
+
+  /// Whether a backup of the device (iCloud Backup, Finder, Time Machine) leaves the store out; false by default, because what was not
+  /// uploaded yet is nowhere else. It counts on Apple systems; on Linux it has no effect.
+  ///
+  /// A store that is restored with a device goes on where the backup was made, under another writer number. An app whose
+  /// records are all at the server may leave it out: a new device fetches them. Each open for writing sets or removes the mark on
+  /// the store's folder, whatever the app itself has done to it.
+  public var isExcludedFromBackup: Bool {
+    get { fileTreatment.isLeftOutOfBackups }
+    set { fileTreatment.isLeftOutOfBackups = newValue }
+  }
+
+  var fileTreatment = FileTreatment(.untilFirstUnlock, isLeftOutOfBackups: false)
+
   /// The defaults.
   public init() {}
 
@@ -387,5 +412,34 @@ public struct StoreOptions: Sendable {
   package var segmentBytesMax: Int {
     get { Int(log.segmentBytesMax) }
     set { log.segmentBytesMax = .init(newValue) }
+  }
+}
+
+/// When files can be read on a device with a passcode: the classes of Apple's data protection that suit a store.
+public enum FileProtection: Hashable, Sendable, CaseIterable {
+  /// From the first unlock after the device has started, also while it is locked
+  /// (`FileProtectionType.completeUntilFirstUserAuthentication`).
+  case completeUntilFirstUserAuthentication
+  /// While the device is unlocked (`FileProtectionType.complete`). While it is locked, calls of the store throw
+  /// `.temporarilyUnavailable`, and a sync in the background ends with that.
+  case complete
+  /// What the folder around the store gives its files: the class is left to the app.
+  case inherited
+
+  fileprivate init(_ treatment: FileTreatment.Protection) {
+    self =
+      switch treatment {
+      case .untilFirstUnlock: .completeUntilFirstUserAuthentication
+      case .whileUnlocked: .complete
+      case .inherited: .inherited
+      }
+  }
+
+  fileprivate var treatment: FileTreatment.Protection {
+    switch self {
+    case .completeUntilFirstUserAuthentication: .untilFirstUnlock
+    case .complete: .whileUnlocked
+    case .inherited: .inherited
+    }
   }
 }

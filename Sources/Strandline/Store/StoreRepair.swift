@@ -69,6 +69,26 @@ package struct StoreRepair: Sendable {
     } catch { throw StrandlineError.translating(error, "reading the damaged store at '\(path)'") }
   }
 
+  /// The record that a damaged event's bytes name, for a person to look at. Their checksum does not match, so the name may be what is
+  /// damaged in them.
+  ///
+  /// - Returns: nil where they name none, or several events are damaged in one place.
+  package func recordNamed(in damage: SalvageDamage) -> RecordID? {
+    guard damage.lsns?.count == 1, damage.file.hasPrefix(salvage.folder.path + "/") else { return nil }
+    let name = String(damage.file.dropFirst(salvage.folder.path.count + 1))
+    let start = damage.bytes.lowerBound + UInt64(LogFormat.frameHeaderBytes)
+    guard start < damage.bytes.upperBound, let file = try? salvage.folder.open(name, .read) else { return nil }
+    defer { file.close() }
+    // Zone, owner and name have at most 255 bytes each, as far as an app gives them.
+    let count = min(1_024, Int(damage.bytes.upperBound - start))
+    guard let body = try? file.read(at: start, count: count),
+      EventCodec.kind(ofBody: body)?.isOfOneRecord == true, body.count > PayloadHeader.bytes
+    else { return nil }
+    var reader = ByteReader(body, PayloadHeader.bytes..<body.count)
+    guard let id = try? RecordID(nil, &reader), !id.name.isEmpty else { return nil }
+    return id
+  }
+
   /// Writes the new store at `newPath`. When this returns, it is on the medium.
   ///
   /// - Throws: `StrandlineError`: `.notAStore` if `newPath` is no new or empty folder, `.diskFull`, `.io`; then nothing stands

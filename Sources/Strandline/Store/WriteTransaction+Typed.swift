@@ -136,6 +136,29 @@ extension WriteTransaction {
     }
   }
 
+  /// Saves a typed value as what a record begins with, if there is none under its name. All else is as in `saveDefault(_:)` of a
+  /// record: the default never takes the place of what a user has saved, on any device, whenever the devices sync.
+  ///
+  /// A property that is nil is left out.
+  ///
+  /// - Returns: whether it was saved.
+  /// - Throws: `StrandlineError` as `saveDefault(_:)` of a record; `.typeMismatch` if a property cannot be stored.
+  @discardableResult
+  public mutating func saveDefault<Value: SyncRecord>(
+    _ value: Value, fileID: String = #fileID, line: Int = #line
+  ) throws -> Bool {
+    let id = value.recordID
+    return try CallSite(fileID, line).run("saving the default record '\(id)'") {
+      guard try isFree(id, for: Value.recordType) else { return false }
+      let encoded = try RecordEncoder.encode(value)
+      // Only a type with a prototype reads an absent field and a null as two things.
+      let fields = Value.prototype == nil ? encoded.fields.filter { $0.value != nil } : encoded.fields
+      try putNew(
+        id, Value.recordType, fields, parent: encoded.parent ?? nil, creating: false, asDefault: true)
+      return true
+    }
+  }
+
   /// Deletes a typed value's record, and applies to the records below it the rules that their types declare.
   ///
   /// - Returns: the records that were deleted, as `delete(_:)` of a record.

@@ -69,7 +69,7 @@ public struct WriteTransaction: ~Copyable {
     StrandlineError(
       .recordWasDeleted,
       "record '\(id)' was deleted \(deletion.isLocal ? "here" : "at the server") (event \(deletion.lsn)); "
-        + "a save does not bring it back: create it to begin a new life under this name (--recreate)")
+        + "a save does not bring it back: create it to begin a new life under this name")
   }
 
   /// How a record was deleted of which no life is left, as this transaction sees it; nil if one is.
@@ -93,6 +93,57 @@ public struct WriteTransaction: ~Copyable {
   /// - Throws: `StrandlineError.recordExists` if the record lives; otherwise as `save`.
   public mutating func create(_ record: Record, fileID: String = #fileID, line: Int = #line) throws {
     try CallSite(fileID, line).run("creating record '\(record.id)'") { try put(record, creating: true) }
+  }
+
+  /// `save` or `create`; with `isVerbatim` of names and values that no app could give: a server has given them, and may have
+  /// them back.
+  package mutating func save(
+    _ record: Record, isVerbatim: Bool, creating: Bool, fileID: String = #fileID, line: Int = #line
+  ) throws {
+    try CallSite(fileID, line).run("\(creating ? "creating" : "saving") record '\(record.id)'") {
+      try put(record, creating: creating, checksNames: !isVerbatim)
+    }
+  }
+
+  /// Saves what a record begins with, such as the settings and categories of a new installation, if there is none under its
+  /// name.
+  ///
+  /// Each device of a user saves the same defaults at its first launch, often before it has fetched anything. So a default gives
+  /// way: it does nothing if the record lives here or its name was deleted, and where the server turns out to have a record under
+  /// the name, that record stays as it is, field by field, and the default is settled as `MutationOutcome.merged`, without a
+  /// conflict. Of the defaults of two devices the one that reaches the server first stays. Where the server says that the name
+  /// was deleted, the default ends as `MutationOutcome.cancelled`; to a new device it does not always say it, and then a device
+  /// that knows deletes the default again.
+  ///
+  /// What is written into the record later, by any device, is later than the default. The first edit of it counts as the
+  /// creation of the user's record: a deletion that has not seen the edit does not end it.
+  ///
+  /// ```swift
+  /// try await store.write { try $0.saveDefault(Settings(id: "settings", theme: "light")) }
+  /// ```
+  ///
+  /// - Returns: whether it was saved.
+  /// - Throws: `StrandlineError` as `save(_:)`, but for `.recordWasDeleted`; this call has changed nothing then.
+  @discardableResult
+  public mutating func saveDefault(_ record: Record, fileID: String = #fileID, line: Int = #line) throws -> Bool {
+    try CallSite(fileID, line).run("saving the default record '\(record.id)'") {
+      guard try isFree(record.id, for: record.type) else { return false }
+      try put(record, creating: false, asDefault: true)
+      return true
+    }
+  }
+
+  /// Whether neither a record nor a deletion is known under a name.
+  ///
+  /// - Throws: `.misuse` in a transaction of another process: what it writes is a change of the user's.
+  func isFree(_ id: RecordID, for type: String) throws -> Bool {
+    if core.isNotingForInbox {
+      throw StrandlineError(
+        .misuse, "a default is saved by the process that has the store open, and not through its inbox")
+    }
+    let (known, current) = try core.look(account.canonical(id))
+    if let current { try requireType(type, of: id, current.version.type) }
+    return known.entry == nil && known.deletion == nil
   }
 
   /// Begins a new life with what a record of the log held. Its names may be such that no app could give: the server has given
@@ -195,7 +246,7 @@ public struct WriteTransaction: ~Copyable {
   }
 
   mutating func put(
-    _ record: Record, creating: Bool, checksSize: Bool = true, checksNames: Bool = true
+    _ record: Record, creating: Bool, checksSize: Bool = true, checksNames: Bool = true, asDefault: Bool = false
   ) throws {
     let id = account.canonical(record.id)
     let (known, current) = try look(id, record.type, creating: creating, checksNames: checksNames)
@@ -205,22 +256,23 @@ public struct WriteTransaction: ~Copyable {
       for (name, value) in record.fields { fields.append(NewField(name: name, value: value)) }
       for name in record.nulls where record.fields[name] == nil { fields.append(NewField(name: name, value: nil)) }
       return try begin(
-        id, record.type, fields, parent: record.parent, known, creating: creating, checksNames: checksNames)
+        id, record.type, fields, parent: record.parent, known, creating: creating, checksNames: checksNames,
+        asDefault: asDefault)
     }
     var desired = record.fields
     for (name, value) in record.fields where value.namesZone { desired[name] = try local(value, name, of: id) }
     if let parent = record.parent { desired[Version.parentField] = .reference(Reference(parent)) }
-    try edit(id, desired, record.nulls, current, known, checksSize: checksSize)
+    try edit(id, desired, record.nulls, current, known, checksSize: checksSize, checksNames: checksNames)
   }
 
   /// The same for a record that does not live, by its fields: no name twice.
   mutating func putNew(
-    _ id: RecordID, _ type: String, _ fields: [NewField], parent: String?, creating: Bool
+    _ id: RecordID, _ type: String, _ fields: [NewField], parent: String?, creating: Bool, asDefault: Bool = false
   ) throws {
     let id = account.canonical(id)
     let (known, current) = try look(id, type, creating: creating)
     precondition(current == nil, "record '\(id)' lives")
-    try begin(id, type, fields, parent: parent, known, creating: creating)
+    try begin(id, type, fields, parent: parent, known, creating: creating, asDefault: asDefault)
   }
 
   /// Looks a record up that is to be saved, and refuses what cannot be saved under its name.
@@ -233,12 +285,7 @@ public struct WriteTransaction: ~Copyable {
         .recordExists, "record '\(id)' lives already; save it to change it, or delete it before creating it again")
     }
     if current == nil, !creating, let deletion = known.deletion { throw Self.wasDeleted(id, deletion) }
-    if let current, current.version.type != type {
-      throw StrandlineError(
-        .typeMismatch,
-        "record '\(id)' is a '\(current.version.type)' and cannot become a '\(type)': "
-          + "a record keeps its type for life; delete it and create it again")
-    }
+    if let current { try requireType(type, of: id, current.version.type) }
     if current == nil, let entry = known.entry, entry.type != type, let pending = entry.pending, pending.isDeletion,
       entry.base != nil || core.projections.attempted(pending) != nil
     {
@@ -253,6 +300,15 @@ public struct WriteTransaction: ~Copyable {
     return (known, current)
   }
 
+  /// Refuses to save a record as one of another type.
+  private func requireType(_ type: String, of id: RecordID, _ current: String) throws {
+    guard current != type else { return }
+    throw StrandlineError(
+      .typeMismatch,
+      "record '\(id)' is a '\(current)' and cannot become a '\(type)': "
+        + "a record keeps its type for life; delete it and create it again")
+  }
+
   /// A value in the spelling in which a record of this store has it.
   private func local(_ value: FieldValue, _ name: String, of id: RecordID) throws -> FieldValue {
     for reference in value.references { if let zone = reference.zone { try check(zone, of: id, in: name) } }
@@ -262,7 +318,7 @@ public struct WriteTransaction: ~Copyable {
   /// Begins a life: every field is new, those that are written as null too.
   private mutating func begin(
     _ id: RecordID, _ type: String, _ given: [NewField], parent: String?, _ known: KnownRecord, creating: Bool,
-    checksNames: Bool = true
+    checksNames: Bool = true, asDefault: Bool = false
   ) throws {
     var fields = given
     for place in fields.indices {
@@ -287,10 +343,11 @@ public struct WriteTransaction: ~Copyable {
     var time = core.tick()
     // A clock that was set back may show the time at which a life began that is over.
     while known.deletion?.births.contains(Birth(time: time, writer: core.writer)) == true { time = core.tick() }
-    let birth = core.inboxBirth(after: known.deletion)
+    let birth = asDefault ? .ofDefaults : core.inboxBirth(after: known.deletion)
     let life = NewLife(
       id: id, type: type, time: time, writer: core.writer, tenure: core.tenure, birth: birth,
-      written: core.inboxWrite?.time, base: known.entry?.base?.version ?? .zero, seen: seen, fields: fields)
+      stamp: asDefault ? .ofDefaults : core.inboxWrite.map { FieldStamp(time: $0.time, writer: core.writer) },
+      base: known.entry?.base?.version ?? .zero, seen: seen, fields: fields)
     if isTooLarge { throw tooLarge() }
     try core.append(life, known: known) { contentBytes in
       try Self.checkSize(fields: count, contentBytes, id)
@@ -306,7 +363,7 @@ public struct WriteTransaction: ~Copyable {
   /// Edits a living record: the fields that differ get a new stamp, and those that are null for the first time.
   private mutating func edit(
     _ id: RecordID, _ given: [String: FieldValue], _ nulls: Set<String>, _ current: LoadedVersion,
-    _ known: KnownRecord, checksSize: Bool = true
+    _ known: KnownRecord, checksSize: Bool, checksNames: Bool
   ) throws {
     let entry = known.entry
     var version = current.version
@@ -325,6 +382,8 @@ public struct WriteTransaction: ~Copyable {
       if !changed.contains(declared.field) { changed.append(declared.field) }
     }
     let time = core.tick()
+    // With the first edit of a default begins the user's record: who deleted the default has not deleted this.
+    if version.stamp.isOfUneditedDefault { version.stamp.births.insert(Birth(time: time, writer: core.writer)) }
     // What this store wrote under an earlier writer ID is part of the version, and its own name will not say so.
     if let lsn = entry?.pending?.newest, let own = current.own, let author = core.projections.sync.author(of: lsn),
       author != core.writer
@@ -333,7 +392,7 @@ public struct WriteTransaction: ~Copyable {
     }
     var dirty = entry?.pending == nil ? [:] : current.dirty
     for name in changed {
-      try Self.check(name, desired[name], in: id)
+      try Self.check(name, desired[name], in: id, checksNames: checksNames)
       version.fields[name] = desired[name]
       let time = core.inboxTime(time, after: version.stamp.fields[name])
       version.stamp.fields[name] = FieldStamp(time: time, writer: core.writer)
@@ -489,7 +548,7 @@ public struct WriteTransaction: ~Copyable {
       throw StrandlineError(
         .invalidName, "record '\(id)': the field '\(name)' is the sync engine's own; choose another name")
     }
-    if let defect = value.defect {
+    if let defect = value.defect(isKept: !checksNames) {
       throw StrandlineError(.invalidValue, "record '\(id)', field '\(name)': \(defect)")
     }
     for reference in value.references where reference.action != .none {
@@ -509,8 +568,8 @@ public struct WriteTransaction: ~Copyable {
     guard contentBytes <= Names.recordBytesMax else {
       throw StrandlineError(
         .tooLarge,
-        "record '\(id)' has \(contentBytes) bytes; CloudKit takes at most \(Names.recordBytesMax) a record without "
-          + "its assets; split it, or keep the large part in an asset")
+        "record '\(id)' has \(contentBytes) bytes; CloudKit takes at most \(Names.recordBytesMax); split it into "
+          + "several records")
     }
   }
 }

@@ -84,6 +84,6 @@ extension HeldRecord {
         }
           ?? "until it is edited, released or discarded"
     return "\(printable(id.description)): \(printable(code.rawValue)), \(printable(reason)) "
-      + "(tried \(Words.plural(attempts, "time")); \(next))"
+      + "(refused \(Words.plural(attempts, "time")) since it was changed or released last; \(next))"
   }
 }

@@ -16,6 +16,7 @@ extension Command {
     details: [
       "Each line is a record: {\"recordType\": …, \"recordName\": …, \"fields\": {name: value, …}}, and optionally",
       "\"zoneName\" (overrides --zone) and \"parent\". A line replaces an existing record; an equal one changes nothing.",
+      "\"verbatim\": true, as export writes it, takes names and values that only a server can have given.",
       "A line that is not a record, or that the store rejects, ends the import with exit code 65 and the number of the",
       "line. Everything before it is saved.",
     ],
@@ -155,7 +156,7 @@ struct ImportCommand {
         line = next
       } catch { return .failed(error) }
       do {
-        try save(line.record.get(), into: &transaction)
+        try save(line.record.get(), isVerbatim: line.isVerbatim, into: &transaction)
         count += 1
       } catch {
         let failure = failure(error, line: line.number)
@@ -169,11 +170,11 @@ struct ImportCommand {
     return .full
   }
 
-  private func save(_ record: Record, into transaction: inout WriteTransaction) throws {
+  private func save(_ record: Record, isVerbatim: Bool, into transaction: inout WriteTransaction) throws {
     do {
-      try transaction.save(record)
+      try transaction.save(record, isVerbatim: isVerbatim, creating: false)
     } catch let error as StrandlineError where error.code == .recordWasDeleted && recreates {
-      try transaction.create(record)
+      try transaction.save(record, isVerbatim: isVerbatim, creating: true)
     }
   }
 

@@ -67,12 +67,14 @@ extension Command {
   ) throws {
     do {
       if let record = try transaction.record(line.id(in: zone)) {
-        return try transaction.save(line.changing(record))
+        return try transaction.save(line.changing(record), isVerbatim: line.isVerbatim, creating: false)
       }
       let record = try line.record(in: zone)
-      do { try transaction.save(record) } catch let error as StrandlineError
-        where error.code == .recordWasDeleted && recreates
-      { try transaction.create(record) }
+      do {
+        try transaction.save(record, isVerbatim: line.isVerbatim, creating: false)
+      } catch let error as StrandlineError where error.code == .recordWasDeleted && recreates {
+        try transaction.save(record, isVerbatim: line.isVerbatim, creating: true)
+      }
     } catch let bad as BadLine {
       throw Failure(.dataDamaged, "record '\(line.id(in: zone))': \(bad.words)", try: "strandline help put")
     }

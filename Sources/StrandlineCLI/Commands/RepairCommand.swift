@@ -33,7 +33,8 @@ extension Command {
       }
       let path = arguments.operands[0]
       let repair = try StoreRepair(at: path, environment: StoreEnvironment(console.environment))
-      let screen = RepairScreen(path: path, target: target, plan: repair.plan)
+      let records = repair.plan.salvage.damages.map { repair.recordNamed(in: $0) }
+      let screen = RepairScreen(path: path, target: target, plan: repair.plan, records: records)
       guard let target, repair.plan.isNeeded else {
         try screen.show(console, json: arguments.has("--json"), isWritten: false)
         return repair.plan.isNeeded ? .recoverable : .done
@@ -55,18 +56,21 @@ struct RepairScreen {
   let path: String
   let target: String?
   let plan: StoreRepair.Plan
+  /// For each damaged place the record that its bytes name.
+  let records: [RecordID?]
 
   private var salvage: SalvageReport { plan.salvage }
 
   func show(_ console: Console, json: Bool, isWritten: Bool) throws {
     if json {
-      for damage in salvage.damages { try console.write(line(damage)) }
+      for (damage, record) in zip(salvage.damages, records) { try console.write(line(damage, record)) }
       try console.write(summary(isWritten: isWritten).canonicalBytes + [UInt8(ascii: "\n")])
       return
     }
-    for damage in salvage.damages {
+    for (damage, record) in zip(salvage.damages, records) {
       let region = damage.bytes.isEmpty ? "" : " to \(damage.bytes.upperBound)"
-      let lsns = damage.lsns.map { " (\(words($0)))" } ?? ""
+      let name = record.map { "; its bytes name record '\(printable($0.description))'" } ?? ""
+      let lsns = damage.lsns.map { " (\(words($0))\(name))" } ?? ""
       try console.print(
         "\(printable(damage.file)):\(damage.bytes.lowerBound)\(region)  \(printable(damage.words))\(lsns)")
     }
@@ -154,14 +158,15 @@ struct RepairScreen {
 
   // MARK: JSON
 
-  private func line(_ damage: SalvageDamage) -> [UInt8] {
+  private func line(_ damage: SalvageDamage, _ record: RecordID?) -> [UInt8] {
     JSONValue.object([
       "finding": .string("damage"), "file": .string(damage.file),
       "offset": .integer(Int64(clamping: damage.bytes.lowerBound)),
       "end": .integer(Int64(clamping: damage.bytes.upperBound)),
       "firstLSN": damage.lsns.map { .integer(Int64(clamping: $0.lowerBound)) } ?? .null,
       "lastLSN": damage.lsns.map { .integer(Int64(clamping: $0.upperBound)) } ?? .null,
-      "message": .string(damage.words),
+      "message": .string(damage.words), "recordName": record.map { .string($0.name) } ?? .null,
+      "zoneName": record.map { .string($0.zone.name) } ?? .null,
     ]).canonicalBytes + [UInt8(ascii: "\n")]
   }
 

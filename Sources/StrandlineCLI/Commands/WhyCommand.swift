@@ -23,7 +23,12 @@ extension Command {
       let store = try readOnly(path, console)
       var story = Story(of: id, store)
       let printer = StoryPrinter(isJSON: arguments.has("--json"), console)
+      var compacted = LSN.zero
+      var next: UInt64 = 1
       try LogReader.open(at: path, environment: console.environment).poll { found in
+        if found.lsn > next { compacted = LSN(found.lsn - 1) }
+        if EventCodec.kind(found.body)?.isPacked == true { compacted = LSN(found.lsn) }
+        next = found.lsn + 1
         if let sentence = try story.take(found.decoded(), at: LSN(found.lsn)) { try printer.show(sentence) }
       }
       let ending = try Ending(of: id, listed: story.listed, in: store, at: path)
@@ -31,6 +36,11 @@ extension Command {
         throw Failure(
           .noSuchStore, "'\(path)' knows nothing of a record '\(printable(id.description))'",
           try: "strandline query \(ShellWord.quote(path)) TYPE   (lists the records of a type)")
+      }
+      if compacted != .zero {
+        let words =
+          "what a compaction has removed up to here is missing above, also where a sentence names its number"
+        try printer.show(Sentence(lsn: compacted, kind: "compacted", words: words))
       }
       try printer.show(ending)
       return .done
@@ -111,7 +121,10 @@ private struct Story {
     case .saved(let saved):
       owed.insert(lsn)
       let fields = try LoadedVersion(event, at: lsn).map { Self.list($0.dirty.filter { $0.value == lsn }.keys) } ?? "-"
-      let what = saved.isCreation ? "created here as '\(saved.type)'" : "changed here"
+      let what =
+        !saved.isCreation
+        ? "changed here"
+        : (saved.births == [.ofDefaults] ? "begun here with a default" : "created here") + " as '\(saved.type)'"
       return ("\(what) by \(author(of: lsn)): \(fields)", saved.time.milliseconds)
     case .superseded(let saved):
       owed.insert(lsn)
@@ -169,6 +182,11 @@ private struct Story {
     return words + "; to be sent: \(fields)"
   }
 
+  private static func author(_ stamp: FieldStamp) -> String {
+    if stamp == .ofDefaults { return " of a default" }
+    return stamp.writer == 0 ? " of a tool" : " of writer \(String(stamp.writer, radix: 16))"
+  }
+
   /// Whose value won, field by field, and why.
   private func words(_ conflicted: Conflicted) throws -> String {
     let server = try version(at: conflicted.server)
@@ -186,7 +204,7 @@ private struct Story {
     for field in conflicted.fields {
       let name = field.name == Version.parentField ? "its parent" : "'\(field.name)'"
       let stamp = server?.stamp.fields[field.name]
-      let author = stamp.map { $0.writer == 0 ? " of a tool" : " of writer \(String($0.writer, radix: 16))" } ?? ""
+      let author = stamp.map { Self.author($0) } ?? ""
       let end =
         switch field.loser {
         case .here: "\(theirs)\(author) won, and the one of here is lost"
@@ -216,7 +234,7 @@ private struct Story {
     case .merged: return "\(mutation), as far as the rules kept it, is part of what the server has"
     case .lost: return "\(mutation) has lost: nothing of it is at the server"
     case .superseded: return "\(mutation) is not owed any more: something else took its place"
-    case .cancelled: return "\(mutation) needs no sending: the server never had the record"
+    case .cancelled: return "\(mutation) needs no sending: the server has nothing of it, and shall have nothing"
     case .deletedOnServer: return "\(mutation) ends with the record, which the server does not have any more"
     case .rejected: return "\(mutation) will never be sent\(why)"
     case .discarded: return "\(mutation) was given up\(why)"
@@ -235,7 +253,9 @@ private struct Story {
       words += " by user '\(modified.user)'" + (modified.device.isEmpty ? "" : " on '\(modified.device)'")
     }
     let last = try LoadedVersion(event, at: lsn)?.version.stamp.fields.max { $0.value < $1.value }
-    if fetched.isStamped, let last {
+    if fetched.isStamped, last?.value == .ofDefaults {
+      words += "; it is a default, in which nobody has written anything"
+    } else if fetched.isStamped, let last {
       let isOurs = tenures.contains { $0.writer == last.value.writer }
       let writer = isOurs ? "this store" : "writer \(String(last.value.writer, radix: 16))"
       words += "; the newest change in it, of '\(last.key)', is by \(writer)"

@@ -21,12 +21,15 @@ extension Record {
     json.beginObject()
     json.key("fields")
     json.beginObject()
+    var isVerbatim = hasNameOfServer
     let isWritten = forEachFieldInPlace { field in
+      if !isVerbatim { isVerbatim = field.isOfServer }
       json.key(utf8: field.bytes, field.name)
       field.writeLine(to: &json)
     }
     if !isWritten {
       for (name, value) in fields.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
+        if !isVerbatim { isVerbatim = Names.defect(newField: name) != nil || value.isOfServer }
         json.key(name)
         value.writeLine(to: &json)
       }
@@ -40,15 +43,31 @@ extension Record {
     json.string(id.name)
     json.key("recordType")
     json.string(type)
+    if isVerbatim {
+      json.key("verbatim")
+      json.bool(true)
+    }
     if isNamed {
       json.key("zoneName")
       json.string(id.zone.name)
     }
     json.endObject()
   }
+
+  /// Whether only a server can have given it one of its names.
+  private var hasNameOfServer: Bool {
+    Names.defect(recordName: id.name) != nil || Names.defect(newType: type) != nil
+      || Names.defect(zoneName: id.zone.name) != nil || parent.map { Names.defect(recordName: $0) != nil } ?? false
+  }
 }
 
 extension FieldInPlace {
+  /// Whether only a server can have given it its name or value.
+  fileprivate var isOfServer: Bool {
+    if case .other(let value) = value, value.isOfServer { return true }
+    return Names.defect(newField: String(decoding: bytes[name], as: UTF8.self)) != nil
+  }
+
   /// Writes the value as a line has it.
   fileprivate func writeLine(to json: inout JSONWriter) {
     switch value {
@@ -64,6 +83,9 @@ extension FieldInPlace {
 }
 
 extension FieldValue {
+  /// Whether only a server can have given a field this value.
+  fileprivate var isOfServer: Bool { defect != nil && defect(isKept: true) == nil }
+
   /// The value as a line has it.
   var line: [UInt8] {
     var json = JSONWriter(controls: .hexadecimal)

@@ -19,9 +19,11 @@ struct RecordLine {
   var fields: [String: FieldValue] = [:]
   /// The fields that are to be cleared.
   var nulls: [String] = []
+  /// Whether names and values are a server's, which an app could not write: `export` says it of such a record.
+  var isVerbatim = false
 
   private enum Key: Int, CaseIterable {
-    case recordType, recordName, zoneName, parent, fields
+    case recordType, recordName, zoneName, parent, fields, verbatim
     static let names = JSONKeys(Key.self)
   }
 
@@ -46,6 +48,7 @@ struct RecordLine {
         case .recordType: recordType = try json.skipNull() ? nil : try json.string()
         case .recordName: name = try json.skipNull() ? nil : try json.string()
         case .zoneName: zoneName = try json.skipNull() ? nil : try json.string()
+        case .verbatim: isVerbatim = try json.bool()
         case .parent: parent = .some(try json.skipNull() ? nil : try json.string())
         case .fields:
           guard try !json.skipNull() else { continue }

@@ -17,6 +17,8 @@ final class RecordLines {
     var number: Int
     /// Its record, or why it is none.
     var record: Result<Record, BadLine>
+    /// As `RecordLine.isVerbatim`.
+    var isVerbatim = false
   }
 
   private enum Piece: Sendable {
@@ -54,15 +56,13 @@ final class RecordLines {
         var lines: [Line] = []
         lines.reserveCapacity(block.lines.count)
         for (index, place) in block.lines.enumerated() {
-          let record: Result<Record?, BadLine> = Result { () throws(BadLine) in
-            guard let place = try block.content(place) else { return nil }
-            return try decoder.line(block.bytes, place).record(in: zone)
-          }
-          switch record {
-          case .success(nil): break
-          case .success(let record?): lines.append(Line(number: block.firstNumber + index, record: .success(record)))
-          case .failure(let bad): lines.append(Line(number: block.firstNumber + index, record: .failure(bad)))
-          }
+          let number = block.firstNumber + index
+          do throws(BadLine) {
+            guard let place = try block.content(place) else { continue }
+            let line = try decoder.line(block.bytes, place)
+            let record = try line.record(in: zone)
+            lines.append(Line(number: number, record: .success(record), isVerbatim: line.isVerbatim))
+          } catch { lines.append(Line(number: number, record: .failure(error))) }
         }
         guard pieces.give(.lines(lines, bytesRead: block.bytesRead)) else { return }
       }

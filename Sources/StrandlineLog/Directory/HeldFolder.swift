@@ -64,4 +64,5 @@ final class HeldFolder: Folder {
   func sizes(of names: [String]) throws(SystemError) -> [UInt64?] { try base.sizes(of: names) }
   func sync(_ name: String) throws(SystemError) { try base.sync(name) }
   func identity(of name: String) throws(SystemError) -> FileIdentity? { try base.identity(of: name) }
+  func setTreatment(_ treatment: FileTreatment) throws(SystemError) { try base.setTreatment(treatment) }
 }

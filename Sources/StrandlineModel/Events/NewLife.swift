@@ -1,7 +1,8 @@
 // The save that begins a life, which is most of an import: its event in bytes, without the sets and lists in between.
 //
 // The bytes are those that the description of `Saved` makes, and a test compares them. What is known here and not there:
-// there is one birth, one stamp, which every field has, and every field is dirty.
+// there is one birth, one stamp, which every field has, and every field is dirty. Birth and stamp are of the event's time and
+// of this writer; those of a default are of nobody.
 
 package import StrandlineSystem
 
@@ -54,19 +55,19 @@ package struct NewLife: ~Copyable {
 
   /// - Parameters:
   ///   - birth: the life's; nil: it begins with this event.
-  ///   - written: when its fields were written; nil: with this event.
+  ///   - stamp: of its fields; nil: they are written with this event.
   ///   - base: as `Saved.base`.
   ///   - seen: what the version includes of each writer.
   ///   - fields: in any order, no name twice.
   package init(
     id: RecordID, type: String, time: HybridTime, writer: WriterID, tenure: UInt64, birth: Birth? = nil,
-    written: HybridTime? = nil, base: LSN, seen: [WriterID: Seen], fields: consuming [NewField]
+    stamp: FieldStamp? = nil, base: LSN, seen: [WriterID: Seen], fields: consuming [NewField]
   ) {
     self.id = id
     self.type = type
     self.time = time
     self.birth = birth ?? Birth(time: time, writer: writer)
-    stamp = FieldStamp(time: written ?? time, writer: writer)
+    self.stamp = stamp ?? FieldStamp(time: time, writer: writer)
     self.tenure = tenure
     self.base = base
     self.seen = seen

@@ -42,6 +42,9 @@ package struct Birth: Hashable, Comparable, Sendable, CustomStringConvertible {
     self.time = time
     self.writer = writer
   }
+  /// The life that a default begins, whichever device saves it: the devices' defaults of a name are one record. No clock shows
+  /// this time, and no store has this number.
+  package static let ofDefaults = Birth(time: .zero, writer: .max)
   package static func < (left: Birth, right: Birth) -> Bool {
     (left.time, left.writer) < (right.time, right.writer)
   }
@@ -56,6 +59,8 @@ package struct FieldStamp: Hashable, Comparable, Sendable, CustomStringConvertib
     self.time = time
     self.writer = writer
   }
+  /// A field that has the value of a default: nobody has written it, and whatever anybody writes is later.
+  package static let ofDefaults = FieldStamp(time: .zero, writer: 0)
   package static func < (left: FieldStamp, right: FieldStamp) -> Bool {
     (left.time, left.writer) < (right.time, right.writer)
   }
@@ -96,6 +101,11 @@ package struct Stamp: Hashable, Sendable {
     self.fields = fields
     self.seen = seen
     self.unknown = unknown
+  }
+
+  /// Whether it is of a default in which nobody has written anything.
+  package var isOfUneditedDefault: Bool {
+    births == [.ofDefaults] && fields.values.allSatisfy { $0 == .ofDefaults }
   }
 
   /// How many writers `seen` keeps.

@@ -87,7 +87,10 @@ package struct ConflictMerge {
     for name in Set(edit.names).union(server.names).union(result.names) {
       let (ours, theirs, left) = (edit.fields[name], server.fields[name], result.fields[name])
       let isOurs = changed.contains(name) && !own.contains(name)
-      let isTheirs = serverChanged(name) ?? (ours != theirs && server.stamp.fields[name] != nil)
+      // A default is nobody's change, so it has nothing to lose.
+      let isTheirs =
+        server.stamp.fields[name] != .ofDefaults
+        && serverChanged(name) ?? (ours != theirs && server.stamp.fields[name] != nil)
       let rule = rules?[name]
       let isSum = rule.map { decide(name, by: $0).isOfBoth } ?? false
       let isLost = (here: isOurs && left != ours && !isSum, there: isTheirs && left != theirs && !isSum)

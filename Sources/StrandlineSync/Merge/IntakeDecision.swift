@@ -67,12 +67,31 @@ package struct PendingEdit {
 
   package var version: Version { loaded.version }
 
-  /// The report that everything in it after a mutation that the server has is lost.
-  func lost(after acknowledged: LSN, by rule: String, words: String = "") -> IntakeDecision.Step {
+  /// The report that everything in it after a mutation that the server has is lost. None of a default: nobody has edited anything.
+  func lost(after acknowledged: LSN, by rule: String, words: String = "") -> [IntakeDecision.Step] {
+    if isUneditedDefault { return [] }
     let names = loaded.dirty.filter { $0.value > acknowledged }.keys.sorted { $0.precedesByUTF8($1) }
-    return .tell(
-      lsn, ancestor: ancestor?.lsn ?? .zero, names.map { Conflicted.Field(name: $0, rule: rule, loser: .here) },
-      rule: rule, words: words)
+    return [
+      .tell(
+        lsn, ancestor: ancestor?.lsn ?? .zero, names.map { Conflicted.Field(name: $0, rule: rule, loser: .here) },
+        rule: rule, words: words)
+    ]
+  }
+
+  /// Whether it is a default in which nobody has written anything, and which the server has not taken.
+  var isUneditedDefault: Bool { version.stamp.isOfUneditedDefault }
+
+  /// The edit as it meets a record that the server has under the name: of a default no more than what was written in it since. The
+  /// record that was there first is what the others have.
+  func withoutDefault(where server: Version) -> PendingEdit {
+    let names = loaded.dirty.keys.filter { loaded.version.stamp.fields[$0] == .ofDefaults }
+    guard !names.isEmpty else { return self }
+    var result = self
+    for name in names { result.loaded.dirty[name] = nil }
+    result.loaded.version = version.taking(names, from: server)
+    if !server.stamp.births.contains(.ofDefaults) { result.loaded.version.stamp.births.remove(.ofDefaults) }
+    if result.version.stamp.births.isEmpty { result.loaded.version.stamp.births = server.stamp.births }
+    return result
   }
 }
 
@@ -293,6 +312,7 @@ package struct VersionSituation {
   /// knows to be part of it.
   private var editedFields: [String] {
     let known = (includedVersion ?? base?.version)?.fields ?? [:]
+    if arrival.version.stamp.isOfUneditedDefault { return [] }
     return Set(known.keys).union(arrival.version.fields.keys)
       .filter { known[$0] != arrival.version.fields[$0] }.sorted { $0.precedesByUTF8($1) }
   }
@@ -335,7 +355,8 @@ package struct VersionSituation {
       return decision
     }
     if let edit {
-      decision.steps += [edit.lost(after: known, by: Conflicted.deletionRule), .settle(edit.lsn, .deletedOnServer)]
+      decision.steps += edit.lost(after: known, by: Conflicted.deletionRule)
+      decision.steps.append(.settle(edit.lsn, .deletedOnServer))
     }
     let again = deletingAgain()
     decision.steps += again.steps
@@ -432,9 +453,8 @@ package struct VersionSituation {
       }
       if ours.isSubset(of: base.version.stamp.births) {
         // The edit ends with its life, and is never sent into the other one.
-        decision.steps += [
-          edit.lost(after: known, by: Conflicted.deletionRule), .settle(edit.lsn, .deletedOnServer), .store(arrival),
-        ]
+        decision.steps += edit.lost(after: known, by: Conflicted.deletionRule)
+        decision.steps += [.settle(edit.lsn, .deletedOnServer), .store(arrival)]
         decision.counts.blocked = 1
         return decision
       }
@@ -450,8 +470,9 @@ package struct VersionSituation {
           words:
             "the server holds '\(id)' as a '\(arrival.version.type)', which cannot become a '\(edit.version.type)'; "
             + "delete it and create it again, or save under another name"),
-        .store(arrival), edit.lost(after: known, by: Conflicted.typeRule),
+        .store(arrival),
       ]
+      decision.steps += edit.lost(after: known, by: Conflicted.typeRule)
       decision.counts.blocked = 1
       return decision
     }
@@ -476,6 +497,7 @@ package struct VersionSituation {
   /// Merges an edit and a version: the steps of `decision`, then those of the merge.
   private func decideConflict(_ edit: PendingEdit, _ decision: IntakeDecision) -> IntakeDecision {
     var decision = decision
+    let edit = edit.withoutDefault(where: arrival.version)
     let changed = Set(edit.loaded.dirty.filter { $0.value > known }.keys).filter { !isReplaced($0, of: edit) }
     var merge = ConflictMerge(
       edit: rebased(edit, changed: changed), changed: changed, server: arrival.version,
@@ -704,19 +726,20 @@ package struct DeletionSituation {
   /// - Parameter isUnseen: a full fetch did not show the record, and the feed has no deletion of it.
   private func decideAgainstEdit(isUnseen: Bool = false) -> IntakeDecision {
     guard let edit else { return IntakeDecision() }
-    let dead = births.union(attemptedBirths)
+    var dead = births.union(attemptedBirths)
+    // A name that was deleted needs no default. Which life the tombstone is of does not matter for that.
+    if edit.isUneditedDefault { dead.insert(.ofDefaults) }
     if edit.version.stamp.births.isSubset(of: dead) {
       var decision = IntakeDecision(steps: [ending(dead)])
       decision.counts.fetchedDeletes = 1
-      if rule == .editRevives {
+      if rule == .editRevives, !edit.isUneditedDefault {
         let cause = isUnseen ? "the server does not have the record any more" : "another device deleted the record"
         decision.steps.append(.revive(edit, words: "\(cause), and its type's edits win over deletions"))
         decision.counts.merged = 1
       } else {
-        decision.steps += [
-          edit.lost(after: entry?.base?.content ?? .zero, by: Conflicted.deletionRule),
-          .settle(edit.lsn, .deletedOnServer),
-        ]
+        decision.steps += edit.lost(after: entry?.base?.content ?? .zero, by: Conflicted.deletionRule)
+        let isNotNeeded = edit.isUneditedDefault && attempted == nil
+        decision.steps.append(.settle(edit.lsn, isNotNeeded ? .cancelled : .deletedOnServer))
         decision.counts.blocked = 1
       }
       return decision

@@ -37,7 +37,8 @@ package struct OwnMutations {
   /// a copy of this store has sent and edited under the same writer ID.
   private func began(_ births: Set<Birth>, at lsn: LSN, _ event: (LSN) throws -> Event?) rethrows -> Bool {
     guard case .saved(let saved)? = try event(lsn), saved.isCreation else { return false }
-    return !saved.births.isDisjoint(with: births)
+    // Every device's default has the same birth.
+    return !saved.births.subtracting([.ofDefaults]).isDisjoint(with: births)
   }
 
   /// The newest mutation that a version contains and that is part of the pending edit; `.none` if the base has them all. After a restore

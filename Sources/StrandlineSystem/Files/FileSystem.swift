@@ -36,6 +36,27 @@ package enum SyncStrength: UInt32, Sendable {
   case durable = 2
 }
 
+/// What the operating system does with files apart from what is in them. Apple systems have it; elsewhere it has no effect.
+package struct FileTreatment: Hashable, Sendable {
+  /// When they can be read on a device that has a passcode.
+  package enum Protection: Hashable, Sendable {
+    /// From the first unlock after a start on, also while the device is locked (class C).
+    case untilFirstUnlock
+    /// While the device is unlocked (class A).
+    case whileUnlocked
+    /// As the system gives it: what the folder around it has.
+    case inherited
+  }
+  package var protection: Protection
+  /// Whether a backup of the device leaves them out.
+  package var isLeftOutOfBackups: Bool
+
+  package init(_ protection: Protection, isLeftOutOfBackups: Bool) {
+    self.protection = protection
+    self.isLeftOutOfBackups = isLeftOutOfBackups
+  }
+}
+
 /// What a path names.
 package enum PathKind: Sendable {
   case absent
@@ -140,6 +161,9 @@ package protocol Folder: AnyObject, Sendable {
 
   /// Which file or folder has the name now; nil if none has.
   func identity(of name: String) throws(SystemError) -> FileIdentity?
+
+  /// Has the system treat the folder like this, with all that is in it and all that will be.
+  func setTreatment(_ treatment: FileTreatment) throws(SystemError)
 }
 
 extension Folder {

@@ -192,6 +192,31 @@ final class POSIXFolder: Folder {
     }
   }
 
+  func setTreatment(_ treatment: FileTreatment) throws(SystemError) {
+    #if canImport(Darwin)
+      try withExtendedLifetime(descriptor) { () throws(SystemError) in
+        try AppleTreatment.leaveOut(treatment.isLeftOutOfBackups, descriptor.number, subject: path)
+        if let wanted = AppleTreatment.protectionClass(treatment.protection) { try protect(".", wanted) }
+      }
+    #endif
+  }
+
+  #if canImport(Darwin)
+    /// Gives what is in a folder a protection class, and then the folder: what is made in it from then on gets the same, and an
+    /// interrupted run is not taken for a finished one.
+    private func protect(_ name: String, _ wanted: Int32) throws(SystemError) {
+      let path = path(of: name)
+      try at("open", name) { (folder) throws(SystemError) in
+        let opened = Descriptor(try SystemCall.open(name, in: folder, O_RDONLY | O_NONBLOCK, subject: path))
+        guard try AppleTreatment.lacks(wanted, opened.number, subject: path) else { return }
+        if try kind(of: name) == .directory {
+          for inner in try list(name) { try protect(name == "." ? inner : "\(name)/\(inner)", wanted) }
+        }
+        try AppleTreatment.protect(wanted, opened.number, subject: path)
+      }
+    }
+  #endif
+
   func lock(_ name: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
     try at("open", name) { (folder) throws(SystemError) -> (any FileLock)? in
       let path = path(of: name)

@@ -111,6 +111,9 @@ private final class ProtectedFolder: Folder {
   func identity(of name: String) throws(SystemError) -> FileIdentity? {
     try rule.marking { () throws(SystemError) in try base.identity(of: name) }
   }
+  func setTreatment(_ treatment: FileTreatment) throws(SystemError) {
+    try rule.marking { () throws(SystemError) in try base.setTreatment(treatment) }
+  }
 }
 
 private final class ProtectedFile: File {

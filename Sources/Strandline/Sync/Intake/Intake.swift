@@ -204,6 +204,8 @@ package struct Intake {
     if let created = arrival.system.created?.milliseconds, !arrival.isOfUnstampedLife {
       deadLives = FirstLife(created: created).dead(stamp.births, with: deadLives)
     }
+    // Where any life of the name was deleted, a default does not bring it back.
+    if !deadLives.isEmpty { deadLives.insert(.ofDefaults) }
     let includedVersion = try includedVersion(included, entry, core)
     let isOlder =
       VersionSituation.wasModified(arrival, before: entry?.base) || base?.version.stamp.dominates(stamp) == true
