@@ -38,8 +38,12 @@ extension CloudServer {
   package func look(_ name: String, _ body: [UInt8], in key: DatabaseKey) -> HTTPResponse? {
     guard let endpoint = Endpoint(rawValue: name) else { return nil }
     switch endpoint {
-    case .recordsModify, .zonesModify, .usersCaller, .usersCurrent: return nil
-    case .recordsLookup, .recordsQuery, .changesZone, .changesDatabase, .zonesList, .zonesLookup: break
+    case .recordsModify, .zonesModify, .usersCaller, .usersCurrent, .usersDiscover, .usersByEmail, .usersByName,
+      .usersOfContacts:
+      return nil
+    case .recordsLookup, .recordsQuery, .recordsChanges, .changesZone, .changesDatabase, .zonesList, .zonesLookup,
+      .zonesChanges:
+      break
     }
     let headers: HTTPHeaders = ["Content-Type": "application/json; charset=UTF-8"]
     do throws(ServerRefusal) {

@@ -52,16 +52,18 @@ enum WireFuzzing {
   /// A field, read to the letter and as the live service sends it.
   private static func checkField(_ bytes: [UInt8]) {
     let strict: FieldValue?
-    do { strict = try field(bytes, isStrict: true) } catch { return }
-    do {
-      let wide = try field(bytes, isStrict: false)
-      require(wide == strict, "\(strict as Any) to the letter, \(wide as Any) else")
-    } catch { require(false, "read to the letter, and not else: \(error)") }
+    do { strict = try field(bytes, from: .command) } catch { return }
+    for sender in [WireField.Sender.client, .cloud] {
+      do {
+        let wide = try field(bytes, from: sender)
+        require(wide == strict, "\(strict as Any) to the letter, \(wide as Any) from a \(sender)")
+      } catch { require(false, "read to the letter, and not from a \(sender): \(error)") }
+    }
   }
 
-  private static func field(_ bytes: [UInt8], isStrict: Bool) throws(JSONError) -> FieldValue? {
+  private static func field(_ bytes: [UInt8], from sender: WireField.Sender) throws(JSONError) -> FieldValue? {
     var json = try JSONReader(bytes, limits: JSONLimits(bytesMax: bytesMax, depthMax: WireJSON.depthMax))
-    let value = try WireField.read(&json, isStrict: isStrict)
+    let value = try WireField.read(&json, from: sender)
     try json.finish()
     return value
   }

@@ -14,6 +14,7 @@ struct `What a type holds` {
         "Intake.taken": "the report of an answer: each part is counted where it is decided",
         "Projections.appliedLSN": "events are applied, undone and flushed in files of their own",
         "SyncPlan.cycle": "each phase of a cycle has a part of its state",
+        "WriteTransaction.core": "the app's verbs, those on parents and another process's changes append through it",
       ])
     #expect(findings.isEmpty, "\n\(findings.joined(separator: "\n"))")
     func found(_ changes: [String], exceptions: [String: String] = [:]) -> [String] {

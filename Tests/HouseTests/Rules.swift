@@ -45,8 +45,8 @@ enum Rules {
     ],
     "StrandlinePage": [],
     "StrandlineCLI": [
-      "StrandlinePage", "StrandlineTesting", "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineHost",
-      "StrandlineSimulation", "StrandlineServer",
+      "StrandlinePage", "StrandlineTesting", "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench",
+      "StrandlineHost", "StrandlineSimulation", "StrandlineServer",
       "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineJSON", "StrandlineSystem", "Foundation",
       "FoundationEssentials",
     ],

@@ -158,6 +158,7 @@ struct HelpTests {
           demo                    Sync two devices here through a crash, a conflict and a deletion.
           import                  Save records from JSON Lines.
           export                  Print records as JSON Lines.
+          open                    Show a store in a browser.
           get                     Show one record.
           query                   Find records of a type.
           types                   List the types of a store's records.

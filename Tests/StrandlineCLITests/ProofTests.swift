@@ -69,7 +69,7 @@ struct ProofTests {
     return .saved(
       Saved(
         id: id, type: version.type, births: version.stamp.births, base: .zero, time: HybridTime(milliseconds: 1_000),
-        editCount: 1, tenure: 1, isCreation: true, content: EncodedContent(version, dirty: ["title": .none])))
+        editCount: 1, tenure: 1, isCreation: true, content: EncodedContent(version, dirty: ["title": .zero])))
   }
 
   private func fetched() -> Event {

@@ -44,7 +44,7 @@ struct Note: SyncRecord {
       configuration.isAutomatic = false  // here the app sets its own policies
     }
     world.check { stores in
-      let counts = try stores.map { try $0.recordIDs(ofType: "Note").count }
+      let counts = try stores.map { try $0.count(Note.self) }
       return Set(counts).count == 1 ? nil : "the devices count \(counts) notes"
     }
     let failure = await world.run().failure
@@ -65,7 +65,7 @@ private func open(
 
 private func titles(_ store: RecordStore) throws -> [String: String] {
   var result: [String: String] = [:]
-  for id in try store.recordIDs(ofType: "Note") { result[id.name] = try store.fetch(Note.self, id: id.name)?.title }
+  for note in try store.fetch(Note.self) { result[note.id] = note.title }
   return result
 }
 
@@ -217,8 +217,7 @@ func `after a lost answer the request is repeated, and nothing is applied twice`
   faults.dropAnswer = 1
   cloud.server.setFaults(faults)
   let receipt = try await store.write { try $0.save(Note(id: "a", title: "1")) }
-  let report = try await store.sync()
-  #expect(report.recognized == 1)
+  _ = try await store.sync()
   try await receipt.uploaded()
   #expect(cloud.server.statistics.droppedAnswers == 1)
   #expect(cloud.server.statistics.appliedOperations == 1)

@@ -212,7 +212,7 @@ struct InboxTests {
     var item = try #require(try inbox.write { try $0.fetch(Item.self, id: "n") })
     item.title = "b"
     faults.plan(
-      DiskFault([.write], pathSuffix: ".seg", ordinal: 1, isSticky: true, error: .device("pwrite", "")))
+      DiskFault([.write], pathSuffix: ".tmp", ordinal: 1, isSticky: true, error: .device("pwrite", "")))
     #expect(error { try inbox.write { try $0.save(&item) } } != nil)
     faults.clear()
     try inbox.write { try $0.save(item) }

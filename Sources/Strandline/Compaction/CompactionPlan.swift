@@ -164,7 +164,7 @@ package struct CompactionPlan {
   private func fate(_ kind: EventKind?, _ lsn: LSN) -> Fate {
     switch kind {
     case .opened, .assetUploaded, .inboxChange, nil: .stays
-    case .conflicted: decided.conflicts.contains(lsn) ? .stays : .goes
+    case .conflicted: decided.conflicts.contain(lsn) ? .stays : .goes
     case .listed: keepsMemory || listings.contains(lsn) ? .stays : .goes
     case .listedEnded: keepsMemory ? .stays : .goes
     case .inboxRefused: keepsMemory || state.sync.inbox.refusals.contains(lsn) ? .stays : .goes

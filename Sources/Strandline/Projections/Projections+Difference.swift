@@ -111,6 +111,7 @@ extension ProjectionsDifference {
     isMemoryOther =
       isMemoryOther || mine.bounds != others.bounds || mine.zones != others.zones
       || mine.databaseTokens != others.databaseTokens || mine.tenures != others.tenures || mine.paces != others.paces
-      || mine.inbox != others.inbox || mine.listed != others.listed || mine.latest != others.latest || mine.isParked != others.isParked
+      || mine.inbox != others.inbox || mine.listed != others.listed || mine.latest != others.latest
+      || mine.isParked != others.isParked
   }
 }

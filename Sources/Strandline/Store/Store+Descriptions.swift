@@ -5,6 +5,18 @@ extension RecordStore: CustomStringConvertible {
   public var description: String { "store at '\(path)'".oneLine }
 }
 
+extension StoreInbox: CustomStringConvertible {
+  /// The store's folder.
+  public var description: String { "inbox of the store at '\(path)'".oneLine }
+}
+
+extension InboxRefusal: CustomStringConvertible {
+  /// Why, and how many changes there were.
+  public var description: String {
+    "\(String.count(changes.count, "change")) of another process refused: \(message)".oneLine
+  }
+}
+
 extension StoreOptions: CustomStringConvertible {
   /// The size of a segment.
   public var description: String { "segments of \(segmentBytesMax) bytes" }

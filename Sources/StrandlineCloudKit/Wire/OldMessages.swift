@@ -97,7 +97,11 @@ package struct UsersRequest: WireMessage {
   }
 
   package init(_ json: inout JSONReader) throws(JSONError) {
-    try json.object(Key.self) { _, json throws(JSONError) in users += try json.optional() ?? [] }
+    try json.object(Key.self) { key, json throws(JSONError) in
+      switch key {
+      case .lookupInfos, .users: users += try json.optional() ?? []
+      }
+    }
   }
 
   package func write(into json: inout JSONWriter) {

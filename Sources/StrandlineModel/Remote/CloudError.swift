@@ -57,18 +57,6 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
     public static let unexpectedServerResponse = Code("UNEXPECTED_SERVER_RESPONSE")
     /// Set by the client: the transport cannot make this request.
     public static let unsupported = Code("UNSUPPORTED")
-
-    // The store's own, of holds, halts and outcomes.
-    /// A fetched version cannot be read.
-    public static let damaged = Code("DAMAGED")
-    /// A later version of the app wrote the record (`NewerVersionRule.reject`).
-    public static let newerSchema = Code("NEWER_SCHEMA")
-    /// A fetched record is not shown until its parent has arrived.
-    public static let parentMissing = Code("PARENT_MISSING")
-    /// The zone is lost.
-    public static let zoneLost = Code("zoneLost")
-    /// The server has the record under another type.
-    public static let typeMismatch = Code("typeMismatch")
   }
 
   /// The server's code.

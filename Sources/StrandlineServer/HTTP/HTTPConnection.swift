@@ -253,7 +253,7 @@ struct HTTPConnection {
       status: refusal.status, headers: ["Content-Type": "application/json; charset=UTF-8"],
       body: WireJSON.encode(WireError(code, refusal.words)))
     access.permit(origin, in: &response.headers)
-    if send(Self.head(of: response, keepsAlive: false) + response.body) { shutDown() }
+    if send(Self.head(of: response, length: response.body.count, keepsAlive: false) + response.body) { shutDown() }
   }
 
   /// Ends the sending side and waits for the client to close its own, so that it reads what was sent.

@@ -157,7 +157,7 @@ extension SyncPlan {
     // The zone has another token by now: the page belongs to a feed that was given up.
     if taken.wasDropped { return }
     cycle.report.add(taken.report)
-    if page.unnamed > 0 { notices.append(.unnamed(count: page.unnamed, zone: zone)) }
+    if page.unnamed > 0 { tell(.unnamed(count: page.unnamed, zone: zone)) }
     try changed(taken.touched, facts)
     // A listed record with a pending change is not sent before the server's version has arrived.
     for name in taken.listedAndPending { self[zone].lookups.insert(CloudName(name)) }

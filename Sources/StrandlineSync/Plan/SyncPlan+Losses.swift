@@ -74,6 +74,6 @@ extension SyncPlan {
 
   private mutating func say(_ decision: ZoneLossDecision) {
     cycle.report.lossesDecided.append(decision)
-    notices.append(.decided(decision))
+    tell(.decided(decision))
   }
 }

@@ -439,6 +439,9 @@ package struct SyncPlan: Sendable {
 
   // MARK: A cycle
 
+  /// Notes what the watch of the engine tells the app.
+  mutating func tell(_ notice: SyncNotice) { notices.append(notice) }
+
   /// A cycle begins.
   package mutating func begin(_ options: CycleOptions, _ facts: some SyncFacts) {
     let now = facts.now

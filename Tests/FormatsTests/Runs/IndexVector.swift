@@ -69,8 +69,7 @@ enum IndexVector {
           id: RecordID("nul\0in", zone: ZoneID("Zone\0")), version: odd,
           system: SystemFields(
             changeTag: "kz2", created: nil, modified: ServerTimestamp(milliseconds: 1, user: "", device: ""),
-            unknown: [],
-            archive: []),
+            unknown: [], archive: []),
           source: .lookup, isStamped: true))
     ])
     let touch = ServerTimestamp(milliseconds: EventSamples.wall, user: "_me", device: "A1B2")

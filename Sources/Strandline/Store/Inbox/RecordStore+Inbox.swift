@@ -135,15 +135,12 @@ public struct InboxRefusal: Hashable, Sendable {
 }
 
 extension InboxRefusal {
-  fileprivate init(_ event: InboxRefused, at lsn: LSN) throws {
+  fileprivate init(_ event: InboxRefused, _ changes: [Change], at lsn: LSN) {
     self.lsn = lsn
     code = StrandlineError.Code(rawValue: event.code)
     message = event.words
     milliseconds = event.wallMilliseconds
-    changes = try event.changes.compactMap { body in
-      guard case .inboxChange(let change) = try EventCodec.decode(body) else { return nil }
-      return Change(change)
-    }
+    self.changes = changes
   }
 }
 
@@ -194,7 +191,11 @@ extension RecordStore {
   func refusals(_ sync: SyncState) throws -> [InboxRefusal] {
     try sync.inbox.refusals.sorted().compactMap { lsn in
       guard case .inboxRefused(let event)? = try source.eventIfKept(at: lsn) else { return nil }
-      return try InboxRefusal(event, at: lsn)
+      let changes = try event.changes.compactMap { body -> InboxRefusal.Change? in
+        guard case .inboxChange(let change) = try EventCodec.decode(body) else { return nil }
+        return InboxRefusal.Change(change)
+      }
+      return InboxRefusal(event, changes, at: lsn)
     }
   }
 }
