@@ -13,8 +13,7 @@ struct CostTests {
     .list(.references, (0..<count).map { .reference(Reference("target \($0)", action: action)) })
   }
 
-  @Test(.timeLimit(.minutes(30))) func `records with thousands of references to the same ones cost little`() async throws
-  {
+  @Test(.timeLimit(.minutes(30))) func `records with thousands of references to the same cost little`() async throws {
     let server = CloudServer.still()
     let client = server.client()
     try await client.createZone(notes)
