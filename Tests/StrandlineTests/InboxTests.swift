@@ -211,6 +211,7 @@ struct InboxTests {
     let inbox = try scene.inbox(through: faults)
     var item = try #require(try inbox.write { try $0.fetch(Item.self, id: "n") })
     item.title = "b"
+    // A segment keeps the name under which its file was made for whoever has it open.
     faults.plan(
       DiskFault([.write], pathSuffix: ".tmp", ordinal: 1, isSticky: true, error: .device("pwrite", "")))
     #expect(error { try inbox.write { try $0.save(&item) } } != nil)

@@ -95,7 +95,13 @@ public final class RecordStore: Sendable {
     let store = try openAlone(
       at: path, types: types, durability: durability, options: options, environment: environment,
       createIfAbsent: createIfAbsent, fileID: fileID, line: line)
-    store.tryInbox()
+    do {
+      try store.readInboxOfOpen()
+    } catch {
+      // What this open has to say is that failure.
+      _ = try? store.closeBlocking()
+      throw error
+    }
     return store
   }
 

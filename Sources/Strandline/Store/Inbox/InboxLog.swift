@@ -126,7 +126,7 @@ extension RecordStore {
 
   /// What the inbox holds that the store has not read, and what the store has refused; nil if nothing was ever left. Takes no lock.
   func inboxStatus(_ sync: SyncState) throws -> StoreStatus.Inbox? {
-    guard hasInbox || !sync.inbox.refusals.isEmpty else { return nil }
+    guard try hasInbox || !sync.inbox.refusals.isEmpty else { return nil }
     var status = StoreStatus.Inbox(transactions: 0, bytes: 0, refusals: [], failure: nil)
     status.refusals = try refusals(sync).map { refusal in
       StoreStatus.Inbox.Refusal(

@@ -19,21 +19,33 @@ struct InboxReading: ~Copyable, Sendable {
 
 extension RecordStore {
   /// Whether another process has ever left anything.
-  var hasInbox: Bool { (try? source.folder.kind(of: Self.inboxFolderName)) == .directory }
+  var hasInbox: Bool { get throws { try source.folder.kind(of: Self.inboxFolderName) == .directory } }
 
   /// Reads the inbox where the call that does so is about something else, and remembers a failure for the status.
   func tryInbox() { _ = try? readInbox() }
+
+  /// Reads the inbox at the end of an open.
+  ///
+  /// - Throws: `StrandlineError.temporarilyUnavailable` as any part of an open on a locked device. Another failure is in the
+  ///   status: a store whose inbox is damaged can be used.
+  func readInboxOfOpen() throws {
+    do {
+      _ = try readInbox()
+    } catch let error as StrandlineError where error.code == .temporarilyUnavailable {
+      throw error
+    } catch {}
+  }
 
   /// Takes in what other processes have left. What they leave meanwhile may stay for the next time, and so does all of it while
   /// one of them has the inbox open.
   ///
   /// - Returns: whether anything was there.
   func readInbox() throws -> Bool {
-    guard case .writer(let log) = source, hasInbox else { return false }
+    guard case .writer(let log) = source else { return false }
     try core.requireFree(for: "refresh", instead: "call it when that has returned")
     return try core.inbox.turn.withLock { _ in
       do {
-        let isNew = try readInbox(log)
+        let isNew = try hasInbox && readInbox(log)
         core.inbox.failure.withLock { $0 = nil }
         return isNew
       } catch {

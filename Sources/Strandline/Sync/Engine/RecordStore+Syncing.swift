@@ -46,7 +46,13 @@ extension RecordStore {
       store.driver.withLock { $0 = made }
       engine = made
     }
-    if store.hasInbox { try await store.onOwnThread { store.tryInbox() } }
+    do {
+      try await store.onOwnThread { try store.readInboxOfOpen() }
+    } catch {
+      // What this open has to say is that failure.
+      _ = try? await store.close()
+      throw error
+    }
     engine?.beginAutomaticCycles()
     return store
   }
