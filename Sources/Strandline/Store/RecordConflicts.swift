@@ -138,6 +138,7 @@ extension RecordStore {
     conflict.local = try version(of: change.id, at: change.mutation)
     conflict.ancestor = try version(of: change.id, at: change.ancestor)
     conflict.server = try version(of: change.id, at: change.base)
+    let isOfDefault = try isUneditedDefault(at: change.ancestor == nil ? change.base : nil)
     guard change.kind == .conflicted else {
       // The event before it has told more of it.
       if case .conflicted(let told)? = try source.eventIfKept(at: LSN(change.position.lsn.rawValue - 1)),
@@ -146,7 +147,7 @@ extension RecordStore {
         return nil
       }
       conflict.result = change.record
-      return conflict.isOfBothSides ? conflict : nil
+      return conflict.isOfBothSides && !isOfDefault ? conflict : nil
     }
     let next = change.position.lsn.advanced(by: 1)
     switch try source.eventIfKept(at: next) {
@@ -160,6 +161,12 @@ extension RecordStore {
   }
 
   /// The version in an event, or in the mutation that it acknowledged; nil if compaction has removed it.
+  /// Whether the server had no more than a default, which is nobody's change.
+  private func isUneditedDefault(at lsn: LSN?) throws(StrandlineError) -> Bool {
+    guard let lsn, let event = try source.eventIfKept(at: lsn) else { return false }
+    return try LoadedVersion(event, at: lsn)?.version.stamp.isOfUneditedDefault == true
+  }
+
   private func version(of id: RecordID, at lsn: LSN?) throws(StrandlineError) -> Record? {
     guard var place = lsn else { return nil }
     if case .settled(let settled)? = try source.eventIfKept(at: place) { place = settled.lsn }
