@@ -226,12 +226,14 @@ struct ImportTests {
     try fetched("below", "Note", [Version.parentField: .reference(Reference("café"))])
     try fetched("share", "cloudkit.share", ["title": "t"])
     try fetched("empty", "Note", ["items": .list(.unknown, [])])
+    // A list whose type the server does not tell, with values.
+    try fetched("list", "Note", ["items": .opaque(OpaqueValue(type: "UNKNOWN_LIST", json: Array(#"[{"a":1}]"#.utf8)))])
     try fetched("field", "Note", ["caf%C3%A9": "t", "creationDate": 5])
     try fetched("zoned", "Note", ["title": "t"], zone: ZoneID("Zöne"))
     try fetched("plain", "Note", ["title": "t", "n": 5])
     try store.closeBlocking()
     let out = await machine.run("export", "/A").out
-    #expect(out.split(separator: "\n").count { $0.contains(#""verbatim":true"#) } == 6, "\(out)")
+    #expect(out.split(separator: "\n").count { $0.contains(#""verbatim":true"#) } == 7, "\(out)")
     let imported = await machine.run("import", "/B", "-", input: out)
     #expect(imported.code == .done, "\(imported.err)")
     #expect(await machine.run("export", "/B").out == out)

@@ -35,6 +35,7 @@ struct RecordLine {
 
   fileprivate init(_ json: inout JSONReader) throws(JSONError) {
     var name: String?
+    var unread: (fields: JSONToken, reason: JSONError)?
     recordName = ""
     try json.beginObject()
     while let place = try json.nextKey(in: Key.names) {
@@ -52,11 +53,25 @@ struct RecordLine {
         case .parent: parent = .some(try json.skipNull() ? nil : try json.string())
         case .fields:
           guard try !json.skipNull() else { continue }
-          let read = try json.fields { json throws(JSONError) in try LineValue.read(&json) }
-          fields = read.values
-          nulls = read.nulls
+          let begin = json.mark
+          do throws(JSONError) {
+            (fields, nulls) = try json.fields { json throws(JSONError) in try LineValue.read(&json) }
+          } catch {
+            // Whether the values are a server's may be said after them.
+            guard error.kind == .value else { throw error }
+            json.move(to: begin)
+            unread = (try json.skipValue(), error.inside("fields"))
+          }
         }
       } catch { throw error.inside("\(key)") }
+    }
+    if let unread {
+      guard isVerbatim else { throw unread.reason }
+      let end = json.goBack(to: unread.fields)
+      do throws(JSONError) {
+        (fields, nulls) = try json.fields { json throws(JSONError) in try LineValue.read(&json, from: .cloud) }
+      } catch { throw error.inside("fields") }
+      json.move(to: end)
     }
     guard let name else { throw json.missing("recordName") }
     recordName = name
@@ -150,12 +165,14 @@ enum LineValue {
   }
 
   /// Reads a value; nil is null, which clears the field.
-  static func read(_ json: inout JSONReader) throws(JSONError) -> FieldValue? {
+  static func read(
+    _ json: inout JSONReader, from sender: WireField.Sender = .command
+  ) throws(JSONError) -> FieldValue? {
     switch try json.kind() {
     case .null:
       try json.skipValue()
       return nil
-    case .object: return try WireField.read(&json, from: .command)
+    case .object: return try WireField.read(&json, from: sender)
     case .array: return try list(&json)
     case .string, .number, .bool: return try plain(&json)
     }
