@@ -59,18 +59,27 @@ struct Verification {
   private(set) var role: LogRole?
   /// That of the store's inbox; empty if it has none.
   private(set) var inbox: [Verification] = []
+  private let isInbox: Bool
   /// The store of which this is the inbox; nil if it is not known, or if this is none.
   private let storeUUID: [UInt8]?
 
   /// The most defects that are listed, because one cause may have thousands.
   private static let defectsMax = 20
 
-  init(_ path: String, _ environment: SystemEnvironment, inboxOf storeUUID: [UInt8]? = nil) throws {
+  init(
+    _ path: String, _ environment: SystemEnvironment, isInbox: Bool = false, inboxOf storeUUID: [UInt8]? = nil
+  ) throws {
     self.path = path
+    self.isInbox = isInbox
     self.storeUUID = storeUUID
     report = try LogVerifier.verify(at: path, environment: environment)
     // The events of a damaged log cannot be read from beginning to end.
-    if !report.isDamaged { try checkMeaning(environment) }
+    let reader = report.isDamaged ? nil : try LogReader.open(at: path, environment: environment)
+    let inboxPath = path + "/" + RecordStore.inboxFolderName
+    if try environment.fileSystem.kind(of: inboxPath) == .directory {
+      inbox = [try Verification(inboxPath, environment, isInbox: true, inboxOf: reader?.storeUUID)]
+    }
+    if let reader { try checkMeaning(reader, environment) }
   }
 
   var isDamaged: Bool { isDamagedItself || inbox.contains(where: \.isDamaged) }
@@ -86,13 +95,8 @@ struct Verification {
     isDamagedItself ? .dataDamaged : report.isSound && tables == nil ? .done : .recoverable
   }
 
-  private mutating func checkMeaning(_ environment: SystemEnvironment) throws {
-    let reader = try LogReader.open(at: path, environment: environment)
+  private mutating func checkMeaning(_ reader: LogReader, _ environment: SystemEnvironment) throws {
     role = reader.role
-    let inboxPath = path + "/" + RecordStore.inboxFolderName
-    if role == .store, try environment.fileSystem.kind(of: inboxPath) == .directory {
-      inbox = [try Verification(inboxPath, environment, inboxOf: reader.storeUUID)]
-    }
     var projections = Projections()
     // nil after an event that it refuses: no server reads on from there.
     var journal: JournalCheck? = JournalCheck()
@@ -180,7 +184,7 @@ struct Verification {
       try console.write(summaryJSON.canonicalBytes + [UInt8(ascii: "\n")])
     } else {
       for line in report.quarantine.map({ $0.line(in: path) }) { try console.print(line) }
-      try console.print((role == .inbox ? "inbox: " : "") + summary)
+      try console.print((isInbox ? "inbox: " : "") + summary)
     }
   }
 

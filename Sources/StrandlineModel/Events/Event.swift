@@ -167,6 +167,7 @@ package enum Event: Sendable {
     case .refused(let event): event.id
     case .joined(let event): event.id
     case .conflicted(let event): event.id
+    case .inboxChange(let event): event.id
     default: nil
     }
   }
