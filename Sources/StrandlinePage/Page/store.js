@@ -44,6 +44,10 @@ class Pages {
     this.stopper = new AbortController();
   }
 
+  /** Reads no more: another table takes its place, and it is shown until then. */
+  stop() { this.stopper.abort(); }
+  get isStopped() { return this.stopper.signal.aborted; }
+
   at(index) {
     const number = Math.floor(index / pageLength), page = this.pages.get(number);
     if (page) return page[index % pageLength];
@@ -60,11 +64,12 @@ class Pages {
   get isWhole() { return this.length > 0 && this.cursors.length <= this.pagesRead; }
 
   async read(number) {
-    if (this.reading) return this.reading;
+    if (this.reading || this.isStopped) return this.reading;
     this.reading = this.readNow(number);
     try { return await this.reading; } finally {
       this.reading = undefined;
-      this.changed(this);
+      // What draws it reads what is missing: of one that was stopped that would have no end.
+      if (!this.isStopped) this.changed(this);
     }
   }
 
@@ -111,7 +116,7 @@ class Records {
     this.update(params);
   }
 
-  close() { this.pages?.stopper.abort(); }
+  close() { this.pages?.stop(); }
   found() { this.read(); }
   heard(name) { if (name === "moment") this.again(); }
   escape() { if (this.params.get("name")) this.closeRecord(); }
@@ -154,7 +159,7 @@ class Records {
 
   /** The types and zones, then the table. */
   async read() {
-    this.pages?.stopper.abort();
+    this.pages?.stop();
     try {
       await this.readSide();
     } catch (error) {
@@ -752,6 +757,7 @@ export class LogView {
   async read() {
     const turn = this.turn = {};
     this.events = [];
+    this.hasFailed = false;
     show(this.notes);
     try {
       const newest = this.at ? this.at + windowLength / 2 : await this.newest();
@@ -768,11 +774,11 @@ export class LogView {
     } catch (error) { if (this.turn === turn) show(this.notes, failed(error, () => this.read())); }
   }
 
-  /** Reads windows backward until there are rows, or the log has begun. */
+  /** Reads windows backward until there are rows, or the log has begun. What draws the rows calls it: so not after a failure. */
   async readOlder() {
-    if (this.reading || this.oldest <= 1) return;
-    this.reading = true;
     const turn = this.turn;
+    if (this.reading === turn || this.hasFailed || this.isClosed || this.oldest <= 1) return;
+    this.reading = turn;
     try {
       for (let found = 0, looks = 0; found < 100 && this.oldest > 1 && looks < 50; looks++) {
         const length = this.filters.length ? windowLength * Math.min(32, 2 ** looks) : windowLength;
@@ -786,9 +792,13 @@ export class LogView {
         for (const error of answer.errors) put(this.notes, el("div", { class: "note bad" }, text(error)));
         this.draw();
       }
-    } catch (error) { if (this.turn === turn) show(this.notes, failed(error, () => { show(this.notes); this.readOlder(); })); } finally {
-      this.reading = false;
-      if (this.turn === turn) this.draw();
+    } catch (error) {
+      if (this.turn !== turn) return;
+      this.hasFailed = true;
+      if (!this.isClosed) show(this.notes, failed(error, () => { this.hasFailed = false; show(this.notes); this.readOlder(); }));
+    } finally {
+      if (this.reading === turn) this.reading = undefined;
+      if (this.turn === turn && !this.isClosed) this.draw();
     }
   }
 
