@@ -120,6 +120,10 @@ class Corner:
     def looked_up(self, answer):
         expect(answer.status == 200 and b'"n1"' in answer.body and b'"words"' in answer.body, "the record was expected: %s" % answer)
 
+    def asks_for_the_token(self, answer):
+        expect(answer.status == 401 and answer.fields["content-type"].lower().startswith("text/html"), "%s" % answer)
+        expect(b"token" in answer.body and b'"n1"' not in answer.body, "%s" % answer)
+
     LOOKUP_BODY = b'{"zoneID":{"zoneName":"Notes"},"records":[{"recordName":"n1"}]}'
 
     def cases(self):
@@ -141,7 +145,7 @@ class Corner:
             yield "method " + method, lambda m=method: self.wrong_method(self.curl(LIST, "--request", m)[-1])
         yield "GET of what takes POST", lambda: self.wrong_method(self.curl(LOOKUP)[-1])
         yield "a path of no endpoint", lambda: is_refusal(self.curl(BASE + "records/nothing")[-1], 404, "NOT_FOUND")
-        yield "the path /", lambda: is_refusal(self.curl("/")[-1], 404, "NOT_FOUND")
+        yield "the path /, without the page's token", lambda: self.asks_for_the_token(self.curl("/")[-1])
         yield "a path with ..", lambda: is_refusal(self.curl("/../../etc/passwd", "--path-as-is")[-1], 404, "NOT_FOUND")
         yield "Expect: 100-continue", lambda: self.continues(body)
         yield "another expectation", lambda: is_refusal(self.post(LOOKUP, body, "-H", "Expect: tea"), 417, "BAD_REQUEST")
