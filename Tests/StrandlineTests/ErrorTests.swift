@@ -494,7 +494,9 @@ struct ErrorTests {
       let thrown = await error { try await call.make(scene) }
       #expect(Outcome(thrown) == call.closed.map { .strandline($0) } ?? .nothing, "\(call.name)")
       if let thrown = thrown as? StrandlineError {
-        #expect(thrown.location?.hasPrefix(here) == (lines.contains(call.name) ? true : nil), "\(call.name): \(thrown)")
+        // A view of a closed store is refused by `view`, which asks for no line.
+        let isLocated = lines.contains(call.name) && !call.name.hasPrefix("StoreView.")
+        #expect(thrown.location?.hasPrefix(here) == (isLocated ? true : nil), "\(call.name): \(thrown)")
       }
     }
   }
@@ -510,7 +512,7 @@ struct ErrorTests {
       #expect(thrown.location?.hasPrefix(here) == (lines.contains(call.name) ? true : nil), "\(call.name): \(thrown)")
       #expect(thrown.file == scene.file, "\(call.name): \(thrown)")
       let (offset, lsns) = (try #require(thrown.offset), try #require(thrown.lsns))
-      if [".open", ".compact", ".backup"].contains(where: call.name.contains) {
+      if [".open", ".compact", ".backup", "StoreInbox."].contains(where: call.name.contains) {
         // A reader of the whole log reads transactions, and stops at a damaged one.
         #expect(offset <= UInt64(scene.found.offset), "\(call.name): \(thrown)")
         #expect(scene.lsns.map { lsns.contains($0.lowerBound) } == true, "\(call.name): \(thrown)")
