@@ -203,8 +203,8 @@ extension Projections {
   fileprivate func unstoredRows(_ place: (LSN) -> LogPlace?) -> (records: RowBuffer, deletions: RowBuffer) {
     (
       Self.rows(records.changed, .records) { entry, bytes in
-        _ = PlacedEntry(PlacedEntry(entry, at: entry.view.flatMap(place)), &bytes)
-      }, Self.rows(deletions.changed, .deletions) { entry, bytes in _ = DeletionEntry(entry, &bytes) }
+        PlacedEntry(entry, at: entry.view.flatMap(place)).write(to: &bytes)
+      }, Self.rows(deletions.changed, .deletions) { $0.write(to: &$1) }
     )
   }
 
