@@ -94,8 +94,8 @@ package struct CompactionPlan {
       try withoutActuallyEscaping(read) { read in
         judged = try judge(proof, { try forEachSurvivor(read, $0) }, folding)
       }
-      // If the clock would be behind, the last event that does not stay says what it was. If all stay, it is ahead for a
-      // transaction that was given up, which no event says.
+      // If no event that stays has the latest time, the last one that goes leaves its time behind. If all stay, the clock is
+      // ahead because of a transaction that was given up, of which no event says anything.
       if judged.isClockBehind, decided.lastLeftOut != .zero { latest = (decided.lastLeftOut, state.sync.latest) }
       let difference = judged.difference
       if difference.isEmpty { return }

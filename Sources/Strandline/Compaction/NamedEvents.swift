@@ -50,7 +50,7 @@ struct NamedEvents {
   private(set) var attempted: LSNSet
   /// The last events of all deleted names.
   private(set) var deletions = LSNSet()
-  /// What is owed by plain rows: no request has carried it.
+  /// The mutations that plain rows have pending. No request has carried them.
   private(set) var owed = LSNSet()
   /// What the events of plain rows must say.
   private(set) var facts = FactSum()
@@ -257,7 +257,7 @@ private struct RowCount {
     zone = nil
   }
 
-  /// How the rows differ from what is counted; nil if they do not.
+  /// Why the number of rows is not the number that the state counts; nil if it is.
   mutating func contradiction(of state: Projections) -> String? {
     endZone(state)
     if records != state.records.count { return "\(state.records.count) records are counted, and there are \(records)" }

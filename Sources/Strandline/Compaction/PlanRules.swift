@@ -52,7 +52,7 @@ struct PlanJudge {
 
   /// Takes the next event that stays.
   ///
-  /// - Parameter fold: folds what is to be folded.
+  /// - Parameter fold: the fold of the events that no rule judges.
   /// - Throws: what decoding and folding throw.
   mutating func take(_ survivor: LogSurvivor, _ fold: inout SpillingFold) throws {
     let lsn = LSN(survivor.lsn)

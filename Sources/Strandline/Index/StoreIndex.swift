@@ -141,7 +141,7 @@ package final class StoreIndex: Sendable {
 
   /// The file that names the declared indexes.
   enum DefinitionsFile: Sendable {
-    /// It says what is declared.
+    /// The file lists the indexes that the app has declared.
     case known
     /// A write of it has failed, so that it may say otherwise: the next change writes it again.
     case uncertain

@@ -33,7 +33,7 @@ package struct CompactionPolicy: Hashable, Sendable {
   /// The defaults: 30 days of history, a third, a quarter.
   package init() {}
 
-  /// So many events are written at least between two considerations.
+  /// How many events must be written before a compaction is considered again.
   package var eventsMin: UInt64 = 16_384
 
   /// After how many events a compaction of a store with so many records is considered again.

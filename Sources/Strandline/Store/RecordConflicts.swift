@@ -37,7 +37,7 @@ public struct RecordConflict: Hashable, Sendable {
     /// The server has the record under another type.
     public static let type = Rule(rawValue: Conflicted.typeRule)
 
-    /// Its name.
+    /// The rule's name, as the log has it.
     public var description: String { rawValue }
   }
 

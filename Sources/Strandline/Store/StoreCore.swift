@@ -203,7 +203,7 @@ package struct StoreCore: ~Copyable, Sendable {
   /// Whether the changes of such a process are noted.
   var isNotingForInbox: Bool { openTransaction?.inbox?.changes != nil }
 
-  /// Notes one.
+  /// Notes a change that the open transaction makes for such a process, if it is one of those.
   mutating func noteForInbox(_ change: InboxChange) { openTransaction?.inbox?.changes?.append(change) }
 
   /// The LSN of the open transaction's first event.

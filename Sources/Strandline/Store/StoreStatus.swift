@@ -7,7 +7,7 @@ import Synchronization
 
 /// A record that is set aside: a change that the server refused, or a version of the server that cannot be read.
 public struct HeldRecord: Hashable, Sendable {
-  /// The record.
+  /// The record that is set aside.
   public var id: RecordID
   /// The server's code; or `.damaged`, `.newerSchema` or `.parentMissing`, as in `SyncStatus.HeldGroup.code`.
   public var code: CloudError.Code
@@ -80,7 +80,7 @@ package struct StoreStatus: Hashable, Sendable {
   }
   /// A projection that is kept in step.
   package struct Projection: Hashable, Sendable {
-    /// Its name.
+    /// The name under which the app registered it.
     package var name: String
     /// Everything up to this event was applied.
     package var lsn: LSN
@@ -104,7 +104,7 @@ package struct StoreStatus: Hashable, Sendable {
     package struct Refusal: Hashable, Sendable {
       /// The event that keeps it.
       package var lsn: LSN
-      /// Its records.
+      /// The records that the refused transaction was to change.
       package var ids: [RecordID]
       /// The error's code.
       package var code: StrandlineError.Code
@@ -113,7 +113,7 @@ package struct StoreStatus: Hashable, Sendable {
     }
     /// Transactions that the store has not taken in yet.
     package var transactions: Int
-    /// Their bytes.
+    /// How many bytes these transactions have in the inbox.
     package var bytes: UInt64
     /// Transactions about which the app has to decide, the oldest first.
     package var refusals: [Refusal]

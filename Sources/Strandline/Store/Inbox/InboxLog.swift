@@ -1,7 +1,7 @@
 // The inbox of a store: a log of its own in the store's folder, to which other processes append, and which the store empties.
 //
-// It is open as long as one call needs it. Whoever has it open has its lock: so what is read in it is durable, because an open
-// makes it so, and nobody appends or removes meanwhile. It lies in the store's folder, so that it is moved and removed with the
+// A call opens it, and closes it before it returns. Whoever has it open holds its lock. So everything that is read in it is
+// durable, because an open makes it so, and no other process appends or removes while it is read. It lies in the store's folder, so that it is moved and removed with the
 // store.
 
 import StrandlineLog
@@ -12,11 +12,12 @@ import Synchronization
 struct InboxLog {
   /// How long a call waits for another process that has it open.
   static let lockWaitMilliseconds: Int64 = 2_000
-  /// So many events are put before the next one where an older copy was put back; more than any store will have read at once.
+  /// The most events with which `fill` bridges a gap, where an older copy of the inbox was put back. No store reads as many at
+  /// once.
   private static let gapMax: UInt64 = 1 << 20
 
   private let log: Log
-  /// What is in it, a transaction after the other.
+  /// The events of each transaction, in order.
   private let transactions: [ClosedRange<UInt64>]
   private let path: String
 

@@ -70,7 +70,7 @@ public struct StoreInbox: Sendable {
   private func write<Value>(
     to inbox: InboxLog, _ site: CallSite, _ body: (inout WriteTransaction) throws -> Value
   ) throws -> Value {
-    // Behind the inbox's lock: what the store reads of the inbox from here on waits for this call.
+    // The call holds the inbox's lock: the app's store reads nothing of the inbox until this call has ended.
     let store = try RecordStore.openReadOnlyBlocking(at: path, environment: StoreEnvironment(environment))
     // What is rehearsed is nowhere but in memory, so no table can be made again meanwhile.
     store.projections.onFailure { _ throws(StrandlineError) in

@@ -26,7 +26,7 @@ public struct PendingChange: Hashable, Sendable {
     case halted(SyncStatus.Halt)
   }
 
-  /// The record.
+  /// The record whose change is pending.
   public var id: RecordID
   /// Whether it is to be deleted.
   public var isDeletion: Bool
