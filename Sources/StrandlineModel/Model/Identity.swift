@@ -2,7 +2,7 @@
 //
 // A record's identity is (scope, zone owner, zone name, record name); its type is not part of it.
 
-import StrandlineSystem
+public import StrandlineSystem
 
 /// The place of an event in the log: dense, first is 1, kept for life.
 ///
@@ -110,12 +110,12 @@ public struct ZoneID: Hashable, Comparable, Sendable, CustomStringConvertible {
   private static let currentUser = "__defaultOwner__"
 
   /// Equal to the byte: names that Unicode calls equivalent are two, because the server sees two.
-  public static func == (left: ZoneID, right: ZoneID) -> Bool {
+  @inlinable public static func == (left: ZoneID, right: ZoneID) -> Bool {
     left.scope == right.scope && left.name.equalsUTF8(right.name) && left.owner.equalsUTF8(right.owner)
   }
 
   /// Hashes what `==` compares.
-  public func hash(into hasher: inout Hasher) {
+  @inlinable public func hash(into hasher: inout Hasher) {
     name.hashUTF8(into: &hasher)
     owner.hashUTF8(into: &hasher)
     hasher.combine(scope)
@@ -155,12 +155,12 @@ public struct RecordID: Hashable, Comparable, Sendable, CustomStringConvertible 
   }
 
   /// Equal to the byte: names that Unicode calls equivalent are two, because the server sees two.
-  public static func == (left: RecordID, right: RecordID) -> Bool {
+  @inlinable public static func == (left: RecordID, right: RecordID) -> Bool {
     left.name.equalsUTF8(right.name) && left.zone == right.zone
   }
 
   /// Hashes the name, and the zone unless it is `Main`, which most records are in.
-  public func hash(into hasher: inout Hasher) {
+  @inlinable public func hash(into hasher: inout Hasher) {
     name.hashUTF8(into: &hasher)
     if zone != .main { hasher.combine(zone) }
   }
