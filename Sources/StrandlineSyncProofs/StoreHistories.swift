@@ -55,12 +55,10 @@ package struct StoreHistory {
     package var failedReads = 0
     /// Looks of a reader in another process at what was new.
     package var refreshes = 0
-    /// Mistakes in what a compaction would leave, and in the rows that it is judged by, that both judges have refused.
+    /// Mistakes in what a compaction would leave that both judges have refused.
     package var mistakesRefused = 0
-    package var wrongRowsRefused = 0
-    /// Rows that were right and that the rules could not judge, and wrong ones that the fold alone has refused.
+    /// Right plans that the rules could not judge.
     package var rowsNotJudged = 0
-    package var wrongRowsTaken = 0
 
     package init() {}
 
@@ -85,9 +83,7 @@ package struct StoreHistory {
       failedReads += other.failedReads
       refreshes += other.refreshes
       mistakesRefused += other.mistakesRefused
-      wrongRowsRefused += other.wrongRowsRefused
       rowsNotJudged += other.rowsNotJudged
-      wrongRowsTaken += other.wrongRowsTaken
       runsMax = max(runsMax, other.runsMax)
     }
   }
@@ -518,8 +514,7 @@ package struct StoreHistory {
     }
   }
 
-  /// Both judges of a compaction refuse the same mistakes: an event that is missing of what would stay, and rows that lack
-  /// what an event says.
+  /// Both judges of a compaction refuse the same mistakes: an event is missing of what would stay.
   private mutating func plantMistakes(_ log: Log) throws {
     guard log.durableLSN > 0 else { return }
     var found: [LogEvent] = []
@@ -530,7 +525,7 @@ package struct StoreHistory {
     let judged = CompactionTrial(found)
     let right = try judged.fold(found)
     let plan = try judged.plan(right, .both)
-    if try judged.rulesRefuse(right) { tally.rowsNotJudged += 1 }
+    if try judged.rulesCannotTell(right) { tally.rowsNotJudged += 1 }
     var survivors = Survivors(of: plan)
     var left = try survivors.of(found)
     guard !left.isEmpty else { return }
@@ -539,12 +534,6 @@ package struct StoreHistory {
     try demand(
       byRules == byFold, "without event \(lost.lsn), the rules \(byRules ? "refuse" : "take") what the fold does not")
     if byFold { tally.mistakesRefused += 1 }
-    var fewer = found
-    fewer.remove(at: below(fewer.count))
-    let wrong = try judged.fold(fewer)
-    let isOther = try wrong.contradiction(of: right) != nil
-    let isRefused = try judged.rulesRefuse(wrong)
-    if isOther { if isRefused { tally.wrongRowsRefused += 1 } else { tally.wrongRowsTaken += 1 } }
   }
 
   private mutating func write(
@@ -1136,16 +1125,11 @@ private struct CompactionTrial {
 
   func plan(_ state: Projections, _ proof: CompactionProof) throws -> CompactionPlan {
     try CompactionPlan(
-      state: state, isOfLog: proof != .rules, proof: proof,
-      read: { body in for event in found { try body([event]) } },
-      backwards: { body, end in
-        for event in found { try body(event) }
-        try end()
-      }, folding: Self.folding)
+      state: state, proof: proof, read: { body in for event in found { try body([event]) } }, folding: Self.folding)
   }
 
-  /// Whether the rules cannot take rows for what the events say.
-  func rulesRefuse(_ state: Projections) throws -> Bool {
+  /// Whether the rules cannot tell that the plan by what the events say is right.
+  func rulesCannotTell(_ state: Projections) throws -> Bool {
     do { _ = try plan(state, .rules) } catch is RulesCannotTell { return true }
     return false
   }

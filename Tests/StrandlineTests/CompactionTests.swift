@@ -130,18 +130,10 @@ private struct History {
     try body(&fold)
   }
 
-  func plan(by state: Projections? = nil, _ proof: CompactionProof) throws -> CompactionPlan {
+  func plan(_ proof: CompactionProof) throws -> CompactionPlan {
     let found = found
     return try CompactionPlan(
-      state: state ?? folded(), isOfLog: proof != .rules, proof: proof,
-      read: { body in for event in found { try body([event]) } },
-      backwards: { body, end in
-        // In two parts, so that records have events in both.
-        for part in [found[(found.count / 2)...], found[..<(found.count / 2)]] {
-          for event in part { try body(event) }
-          try end()
-        }
-      }, folding: Self.folding)
+      state: folded(), proof: proof, read: { body in for event in found { try body([event]) } }, folding: Self.folding)
   }
 
   func survivors(of plan: CompactionPlan) throws -> [LogSurvivor] {
@@ -561,57 +553,6 @@ private struct History {
       #expect(try Self.refuses(plan, wrong, proof) == (proof == .rules || mistake.isSeenByFold), "\(proof)")
     }
     #expect(plan.recordsKeptWhole == 0)
-  }
-
-  /// Rows that other events than the log's would make.
-  struct WrongRows: CustomTestStringConvertible, Sendable {
-    var testDescription: String
-    /// Another event under an LSN; nil: none.
-    var change: @Sendable (UInt64, Event) -> Event?
-  }
-
-  static let wrongRows: [WrongRows] = [
-    WrongRows(testDescription: "a row names another record's event") { lsn, event in
-      lsn == 23 ? saved(RecordID("other"), 14) : event
-    },
-    WrongRows(testDescription: "a row names an event that no log has") { lsn, event in
-      lsn == 18 ? saved(RecordID("other"), 3) : event
-    },
-    WrongRows(testDescription: "a row has the tag of another version") { lsn, event in
-      lsn == 3 ? fetched(names[0], 2, tag: "z") : event
-    },
-    WrongRows(testDescription: "a row has another type") { lsn, event in
-      lsn == 23 ? saved(names[6], 14, type: "Task") : event
-    },
-    WrongRows(testDescription: "a row names the answer to another save") { lsn, event in
-      lsn == 6 ? settled(names[7], 22, .saved, tag: "c") : event
-    },
-    WrongRows(testDescription: "a name is deleted that is not") { lsn, event in
-      lsn == 14 ? gone(names[1], births: 1) : event
-    },
-    WrongRows(testDescription: "a deleted name has fewer lives") { lsn, event in
-      lsn == 14 ? gone(names[4]) : event
-    },
-    WrongRows(testDescription: "the row of a record is missing, and not counted") { $0 == 23 ? nil : $1 },
-    WrongRows(testDescription: "the row of a fetched record is missing, and not counted") { lsn, event in
-      lsn == 2 || lsn == 3 ? nil : event
-    },
-    WrongRows(testDescription: "the row of a deleted name is missing, and not counted") { lsn, event in
-      lsn == 13 || lsn == 14 ? nil : event
-    },
-    WrongRows(testDescription: "a row is older than the last version") { $0 == 3 ? nil : $1 },
-    WrongRows(testDescription: "a row is older than the last save") { $0 == 9 ? nil : $1 },
-    WrongRows(testDescription: "a row is older than the server's answer") { $0 == 6 ? nil : $1 },
-    WrongRows(testDescription: "a row is older than a deletion") { $0 == 16 ? nil : $1 },
-    WrongRows(testDescription: "a row is older than its attempt") { $0 == 11 ? nil : $1 },
-  ]
-
-  @Test(arguments: wrongRows) func `refuse rows that the events do not make`(_ wrong: WrongRows) throws {
-    var other = Self.history
-    other.events = other.events.compactMap { lsn, event in wrong.change(lsn, event).map { (lsn, $0) } }
-    let state = try other.folded()
-    #expect(throws: RulesCannotTell.self) { _ = try Self.history.plan(by: state, .rules) }
-    #expect(try state.contradiction(of: Self.history.folded()) != nil)
   }
 }
 

@@ -72,22 +72,18 @@ package struct CompactionPlan {
   ///
   /// - Parameters:
   ///   - state: what the events fold to.
-  ///   - isOfLog: whether it was made of the events, and not read from rows, which may lack what the events say.
   ///   - proof: who judges it.
   ///   - read: reads all events; called twice at least.
-  ///   - backwards: reads them from the end, for the rules; not called if the state was made of the events.
   ///   - folding: hands out an empty fold, and clears up after it.
   /// - Throws: what `read` throws; `RulesCannotTell` if the rules alone judge it and cannot; `.damaged` if no plan folds to
   ///   the same. Nothing was changed then.
   package init(
-    state: Projections, isOfLog: Bool, proof: CompactionProof, read: Reading, backwards: ReadingBackwards,
-    folding: Folding
+    state: Projections, proof: CompactionProof, read: Reading, folding: Folding
   ) throws {
     self.state = state
     oldestSweep = state.sync.zones.values.map(\.sweepEpoch).filter { $0 > 0 }.min() ?? .max
     listings = Set(state.sync.listed.values.flatMap(\.events.keys))
     names = try NamedEvents(state, keeping: [])
-    if !isOfLog { try checkLastWords(backwards) }
     while true {
       try decide(read)
       var judged = (difference: ProjectionsDifference(), isClockBehind: false)
@@ -369,16 +365,6 @@ package struct CompactionPlan {
   }
 
   // MARK: Judging
-
-  /// Checks that no row is missing or older than the events, as far as the last ones tell.
-  private func checkLastWords(_ read: ReadingBackwards) throws {
-    if let words = names.contradiction { throw RulesCannotTell(words: words) }
-    var words = LastWords(names, count: state.records.count + state.deletions.count)
-    try read({ try words.take($0) }, { words.endPart() })
-    if let lost = words.lost {
-      throw RulesCannotTell(words: "event \(lost) is the last one of its record, and no row names it")
-    }
-  }
 
   private func forEachSurvivor(_ read: Reading, _ body: (LogSurvivor) throws -> Void) throws {
     var survivors = Survivors(of: self)

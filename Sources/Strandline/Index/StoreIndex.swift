@@ -617,9 +617,6 @@ package final class StoreIndex: Sendable {
     return isDone
   }
 
-  /// Whether nothing that runs said which lied may be left in memory.
-  var isBelieved: Bool { state.withLock { !$0.listing.isWithheld } }
-
   /// Hands out an empty fold, which writes runs as an open does where it gets large, and removes them afterwards.
   func withFold(_ body: (inout SpillingFold) throws -> Void) throws {
     var fold = SpillingFold(

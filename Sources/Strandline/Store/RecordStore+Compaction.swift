@@ -224,36 +224,21 @@ extension RecordStore {
         try body(transaction)
       }
     }
-    func readBackwards(_ body: (LogEvent) throws -> Void, _ end: () throws -> Void) throws {
-      try finished.forEachTransactionBackwards(
-        { transaction in
-          try step()
-          for found in transaction { try body(found) }
-        }, endOfSegment: end)
-    }
-    func plan(_ state: Projections, _ proof: CompactionProof, isOfLog: Bool) throws -> CompactionPlan {
-      try CompactionPlan(
-        state: state, isOfLog: isOfLog, proof: proof, read: read, backwards: readBackwards,
-        folding: { try index.withFold($0) })
+    func plan(_ state: Projections, _ proof: CompactionProof) throws -> CompactionPlan {
+      try CompactionPlan(state: state, proof: proof, read: read, folding: { try index.withFold($0) })
     }
     let known = projections.withLock { $0.judged(asOf: limit) }
     // From here on the writer's changes are its own again: the judgement may take long.
     projections.withLock { $0.endJudgement() }
-    var proof = proof
-    if proof == .rules, let known, index.isBelieved {
-      let made: CompactionPlan?
-      // Where the rules cannot tell, the log alone does.
-      do { made = try plan(known, .rules, isOfLog: false) } catch is RulesCannotTell { (made, proof) = (nil, .fold) }
-      if let made { return try body(made) }
-    }
+    // What goes cannot be made again. So the plan is made by what the log alone says, and rows that contradict it are believed no
+    // more.
     try index.withFold { fold in
       try read { transaction in for found in transaction { try fold.apply(LogSurvivor(found)) } }
       fold.advance(to: limit)
-      // What goes cannot be made again. So rows that contradict the log are believed no more.
       if let known { try compare(&fold, known) }
       let made: CompactionPlan
-      do { made = try plan(fold.projections, proof, isOfLog: true) } catch is RulesCannotTell {
-        made = try plan(fold.projections, .fold, isOfLog: true)
+      do { made = try plan(fold.projections, proof) } catch is RulesCannotTell {
+        made = try plan(fold.projections, .fold)
       }
       try body(made)
     }

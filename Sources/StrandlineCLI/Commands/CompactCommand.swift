@@ -16,7 +16,7 @@ extension Command {
     options: [
       .json,
       Option("--history", "DAYS", "Keep the events of so many days; latest: keep none for their age. Default: 30."),
-      Option("--prove", "Judge by the log alone, and replay what would stay before anything is removed. Slower."),
+      Option("--prove", "Replay what would stay, beside the rules that judge it, before anything is removed. Slower."),
     ],
     examples: [
       Example("Compact a store", "strandline compact STORE"),

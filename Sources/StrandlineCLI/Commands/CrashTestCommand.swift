@@ -97,8 +97,8 @@ extension Command {
       (tally.writesBesideBuilds, "writes beside a build"), (tally.indexedPages, "pages by an index"),
       (tally.cascaded, "records deleted with the one above them"),
       (tally.observed, "observed changes"), (tally.failedReads, "failed reads"), (tally.refreshes, "refreshes"),
-      (tally.mistakesRefused, "mistakes of compactions refused"), (tally.wrongRowsRefused, "wrong rows refused"),
-      (tally.wrongRowsTaken, "wrong rows that the fold alone refused"), (tally.rowsNotJudged, "right rows not judged"),
+      (tally.mistakesRefused, "mistakes of compactions refused"),
+      (tally.rowsNotJudged, "compactions that the rules could not judge"),
       (tally.runsMax, "runs at most"),
     ]
     try console.print(counts.map { "\(Words.count($0.0)) \($0.1)" }.joined(separator: ", "))

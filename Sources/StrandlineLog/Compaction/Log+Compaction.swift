@@ -212,16 +212,4 @@ package struct FinishedEvents {
   package func forEachTransaction(_ body: ([LogEvent]) throws -> Void) throws {
     for input in inputs { try SegmentRewrite.walk(keeper, input, body) }
   }
-
-  /// Reads them a segment at a time, the newest segment first, the transactions of each in the order of the log.
-  ///
-  /// - Throws: `LogError`, or what `body` and `end` throw.
-  package func forEachTransactionBackwards(
-    _ body: ([LogEvent]) throws -> Void, endOfSegment end: () throws -> Void
-  ) throws {
-    for input in inputs.reversed() {
-      try SegmentRewrite.walk(keeper, input, body)
-      try end()
-    }
-  }
 }
