@@ -176,17 +176,24 @@ extension Log {
     var seen = appended.load(ordering: .relaxed)
     let enough = seen &+ woken
     var until = clock.monotonicNanoseconds() &+ Self.patienceNanoseconds
-    // Bounded by its turns too: a clock may stand still.
-    for _ in 0..<Self.patienceTurnsMax where seen < enough {
+    // Also by turns: a clock may have stopped, and where all cores are busy a turn takes as long as others work.
+    var turns = 0
+    while seen < enough, turns < Self.patienceTurnsMax {
       let (now, count) = (clock.monotonicNanoseconds(), appended.load(ordering: .relaxed))
-      if count != seen { (seen, until) = (count, now &+ Self.patienceNanoseconds) } else if now >= until { return }
+      if count != seen {
+        (seen, until, turns) = (count, now &+ Self.patienceNanoseconds, 0)
+      } else if now >= until {
+        return
+      }
+      turns += 1
       CurrentThread.yield()
     }
   }
 
   /// About a tenth of a sync of the fastest disks.
   private static let patienceNanoseconds: UInt64 = 20_000
-  private static let patienceTurnsMax = 10_000
+  /// More than fit into that time where a core is free.
+  private static let patienceTurnsMax = 100
 
   // MARK: Flushing
 
