@@ -331,11 +331,11 @@ private struct FieldsReadingContainer<Key: CodingKey>: KeyedDecodingContainerPro
     }
     // Some types read a null: Optional itself, and generic types and property wrappers around one.
     do { return try Value(from: fields.decoder(key, nil)) } catch let error as DecodingError {
+      // Another device's empty list did not travel: CloudKit takes none as a field's first value.
+      if found != nil, let list = RecordDecoder.emptyList(type, at: [key], in: fields.record.id.zone) { return list }
       if let field = try fields.standIn(key) {
         return try RecordDecoder.value(type, field, at: [key], in: fields.record.id.zone)
       }
-      // Another device's empty list did not travel: CloudKit takes none as a field's first value.
-      if found != nil, let list = RecordDecoder.emptyList(type, at: [key], in: fields.record.id.zone) { return list }
       if found != nil { throw error }
       throw DecodingError.keyNotFound(key, .init(codingPath: [], debugDescription: "the field is missing"))
     }
