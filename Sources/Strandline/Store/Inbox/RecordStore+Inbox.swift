@@ -42,10 +42,13 @@ extension RecordStore {
   /// - Returns: whether anything was there.
   func readInbox() throws -> Bool {
     guard case .writer(let log) = source else { return false }
+    // The look comes first: where nothing was ever left, a call in a closure of the store has nothing to wait for.
+    let isThere = Result { try hasInbox }
+    if case .success(false) = isThere { return false }
     try core.requireFree(for: "refresh", instead: "call it when that has returned")
     return try core.inbox.turn.withLock { _ in
       do {
-        let isNew = try hasInbox && readInbox(log)
+        let isNew = try isThere.get() && readInbox(log)
         core.inbox.failure.withLock { $0 = nil }
         return isNew
       } catch {
