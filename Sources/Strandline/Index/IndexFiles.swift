@@ -203,8 +203,8 @@ extension Projections {
   fileprivate func unstoredRows(_ place: (LSN) -> LogPlace?) -> (records: RowBuffer, deletions: RowBuffer) {
     (
       Self.rows(records.changed, .records) { entry, bytes in
-        PlacedEntry(entry, at: entry.view.flatMap(place)).write(to: &bytes)
-      }, Self.rows(deletions.changed, .deletions) { $0.write(to: &$1) }
+        PlacedEntry(entry, at: entry.view.flatMap(place)).encode(into: &bytes)
+      }, Self.rows(deletions.changed, .deletions) { $0.encode(into: &$1) }
     )
   }
 

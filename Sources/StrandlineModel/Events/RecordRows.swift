@@ -108,12 +108,12 @@ extension FieldDescribed {
 
 extension PlacedEntry {
   package var row: [UInt8] { written() }
-  package func write(to writer: inout ByteWriter) { _ = Self(self, &writer) }
+  package func encode(into writer: inout ByteWriter) { _ = Self(self, &writer) }
   package init(row bytes: [UInt8], _ range: Range<Int>) throws(ByteReaderError) { self = try Self.read(bytes, range) }
 }
 
 extension DeletionEntry {
   package var row: [UInt8] { written() }
-  package func write(to writer: inout ByteWriter) { _ = Self(self, &writer) }
+  package func encode(into writer: inout ByteWriter) { _ = Self(self, &writer) }
   package init(row bytes: [UInt8], _ range: Range<Int>) throws(ByteReaderError) { self = try Self.read(bytes, range) }
 }
