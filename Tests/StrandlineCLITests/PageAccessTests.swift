@@ -64,8 +64,8 @@ struct `Who may ask a page` {
     let (machine, lines) = Machine.withLines()
     _ = await machine.run("import", "/A", "-", input: note("a", "secret of a"))
     let page = try await PageServing(["open", "--allow-changes", "/A"], on: machine, lines)
-    let right = try page.cookie()
-    let token = try page.changeToken(right)
+    let right = try await page.cookie()
+    let token = try await page.changeToken(right)
     let name = try #require(right.firstMatch(of: /strandline-\d+/)).0
     // A page that stays open: else the command ends a minute after the first stream, which simulated time makes a moment.
     let held = try page.connect("GET", "/api/events", [right])
@@ -92,7 +92,7 @@ struct `Who may ask a page` {
                   let target = row.path.replacing("RIGHT", with: page.token).replacing(
                     "WRONG", with: String(repeating: "0", count: 32))
                   let host = isOwnHost ? nil : "evil.example"
-                  let answer = try page.ask(method, target, fields, host: host)
+                  let answer = try await page.ask(method, target, fields, host: host)
                   #expect(answer.status == expected(question), "\(question)")
                   let mayRead = answer.status == 200 && row.isData
                   #expect(mayRead || !answer.body.contains("secret"), "\(question)")
@@ -115,16 +115,16 @@ struct `Who may ask a page` {
     _ = await machine.run("import", "/A", "-", input: note("a", "1"))
     let page = try await PageServing(["open", "/A"], on: machine, lines)
     #expect(page.token.count == 32, "128 bits")
-    let exchanged = try page.ask("GET", "/?t=\(page.token)")
+    let exchanged = try await page.ask("GET", "/?t=\(page.token)")
     #expect(exchanged.field("Location") == "/")
     let cookie = try #require(exchanged.field("Set-Cookie"))
     #expect(cookie.hasSuffix("; Path=/; HttpOnly; SameSite=Strict"))
     #expect(!cookie.contains(page.token), "the cookie is another secret than the address")
-    let sent = try page.cookie()
+    let sent = try await page.cookie()
     for target in [
       "/", "/page/page.js", "/page/page.css", "/api/session", "/api/run?verb=status", "/api/none", "/none",
     ] {
-      let answer = try page.ask("GET", target, [sent])
+      let answer = try await page.ask("GET", target, [sent])
       let policy = try #require(answer.field("Content-Security-Policy"), "\(target)")
       #expect(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"))
       #expect(policy.contains("script-src 'self'") && !policy.contains("unsafe"))
@@ -136,9 +136,9 @@ struct `Who may ask a page` {
     }
     // A link on a page of this machine may lead here; no other request of that page comes through.
     let link = ["Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: navigate"]
-    #expect(try page.ask("GET", "/", [sent] + link).status == 200)
-    #expect(try page.ask("GET", "/api/session", [sent] + link).status == 403)
-    let other = try page.ask("GET", "/", ["Cookie: strandline-1=\(sent.split(separator: "=").last ?? "")"])
+    #expect(try await page.ask("GET", "/", [sent] + link).status == 200)
+    #expect(try await page.ask("GET", "/api/session", [sent] + link).status == 403)
+    let other = try await page.ask("GET", "/", ["Cookie: strandline-1=\(sent.split(separator: "=").last ?? "")"])
     #expect(other.status == 401 && other.body.contains("Open the address that the command printed"))
     let screen = await page.end()
     #expect(!screen.err.contains(page.token), "standard error may be kept as a log")
@@ -151,18 +151,17 @@ struct `Who may ask a page` {
     let page = try await PageServing(["open", "/A"], on: machine, lines)
     let good: [(String, [String], String)] = [
       ("types", [], #""records":2"#), ("get", ["a"], #""title":"1""#),
-      ("query", ["Note", "--where", "title = 2", "--limit", "5"], #""recordName":"b""#),
+      ("query", ["Note", "--where", #"title = "2""#, "--limit", "5"], #""recordName":"b""#),
       ("query", ["Note", "--limit", "1"], #""cursor":""#), ("why", ["a"], #""state":"pending""#),
       ("query", ["Note", "--count"], #""lines":["2"]"#),
       ("log-dump", ["--from", "2", "--to", "3"], #""recordName":"a""#), ("index", ["list"], #""lines":[]"#),
     ]
     for (verb, words, part) in good {
-      let answer = try page.verb(verb, words)
+      let answer = try await page.verb(verb, words)
       #expect(answer.status == 200 && answer.body.contains(part), "\(verb) \(words): \(answer.body)")
     }
-    #expect(
-      try page.verb("query", ["Note", "--limit", "1"]).body.contains(#""command":"strandline query /A Note --limit 1""#)
-    )
+    let first = try await page.verb("query", ["Note", "--limit", "1"]).body
+    #expect(first.contains(#""command":"strandline query /A Note --limit 1""#))
     // No word takes the place of the store, none waits, and none changes anything.
     for (verb, words) in [
       ("get", ["/B", "secret"]), ("types", ["/B"]), ("log-dump", ["--follow"]), ("query", ["Note"]),
@@ -170,13 +169,13 @@ struct `Who may ask a page` {
       ("zones", ["resume", "Main"]), ("index", ["drop", "Note"]), ("index", []), ("put", ["{}"]), ("delete", ["a"]),
       ("compact", []), ("export", []), ("serve", []), ("", []), ("verify", ["--against", "http://127.0.0.1:1"]),
     ] {
-      let answer = try page.verb(verb, words)
+      let answer = try await page.verb(verb, words)
       #expect(
         [400, 404].contains(answer.status) && answer.body.hasPrefix(#"{"error":"#), "\(verb) \(words): \(answer.body)")
       #expect(!answer.body.contains("secret\""))
     }
-    #expect(try page.verb("get", ["none"]).body.contains("error: '/A' has no record"))
-    #expect(try page.verb("query", ["Note", "--where", "x", "--limit", "1"]).body.contains("is no condition"))
+    #expect(try await page.verb("get", ["none"]).body.contains("error: '/A' has no record"))
+    #expect(try await page.verb("query", ["Note", "--where", "x", "--limit", "1"]).body.contains("is no condition"))
     _ = await page.end()
   }
 }

@@ -52,9 +52,17 @@ final class PageServing: Sendable {
   private static let patience: Int64 = 60_000
 
   /// The answer to a request; of an event stream only its head, and what came with it.
-  func ask(_ method: String, _ target: String, _ fields: [String] = [], host: String? = nil, body: String = "") throws
-    -> Answer
-  {
+  ///
+  /// Waits on a thread of its own: the command that answers needs one of the few on which tasks run.
+  func ask(
+    _ method: String, _ target: String, _ fields: [String] = [], host: String? = nil, body: String = ""
+  ) async throws -> Answer {
+    try await onThread("browser") { try self.answer(method, target, fields, host: host, body: body) }
+  }
+
+  private func answer(
+    _ method: String, _ target: String, _ fields: [String], host: String?, body: String
+  ) throws -> Answer {
     let connection = try connect(method, target, fields, host: host, body: body)
     defer { connection.close() }
     var bytes: [UInt8] = []
@@ -91,29 +99,29 @@ final class PageServing: Sendable {
   var ownOrigin: String { "Origin: http://\(own)" }
 
   /// The cookie for which the token is exchanged.
-  func cookie() throws -> String {
-    let answer = try ask("GET", "/?t=\(token)")
+  func cookie() async throws -> String {
+    let answer = try await ask("GET", "/?t=\(token)")
     let pair = try #require(answer.field("Set-Cookie")?.split(separator: ";").first, "\(answer.head)")
     return "Cookie: \(pair)"
   }
 
   /// What the page sends with a request that changes something.
-  func changeToken(_ cookie: String) throws -> String {
-    let session = try ask("GET", "/api/session", [cookie]).body
+  func changeToken(_ cookie: String) async throws -> String {
+    let session = try await ask("GET", "/api/session", [cookie]).body
     return "X-Strandline-Token: " + (try #require(session.firstMatch(of: /"changeToken":"([0-9a-f]{32})"/)).1)
   }
 
   /// What the page asks of a verb.
-  func verb(_ name: String, _ words: [String] = []) throws -> Answer {
+  func verb(_ name: String, _ words: [String] = []) async throws -> Answer {
     let query = (["verb=\(name)"] + words.map { "w=" + Self.encoded($0) }).joined(separator: "&")
-    return try ask("GET", "/api/run?\(query)", [cookie()])
+    return try await ask("GET", "/api/run?\(query)", [cookie()])
   }
 
   /// The same for one that changes something.
-  func change(_ name: String, _ words: [String]) throws -> Answer {
-    let cookie = try cookie()
+  func change(_ name: String, _ words: [String]) async throws -> Answer {
+    let cookie = try await cookie()
     let form = (["verb=\(name)"] + words.map { "w=" + Self.encoded($0) }).joined(separator: "&")
-    return try ask("POST", "/api/run", [cookie, ownOrigin, changeToken(cookie)], body: form)
+    return try await ask("POST", "/api/run", [cookie, ownOrigin, changeToken(cookie)], body: form)
   }
 
   static func encoded(_ text: String) -> String {

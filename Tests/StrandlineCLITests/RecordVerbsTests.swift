@@ -332,24 +332,7 @@ struct RecordVerbsTests {
   }
 
   @Test func `status names the damage that it met, and what to do`() async throws {
-    let machine = Machine()
-    var log = LogOptions()
-    log.segmentBytesMax = 8 << 10
-    var index = IndexOptions()
-    index.closeCount = 1
-    let store = try RecordStore.openBlocking(
-      at: "/A", options: StoreOptions(log: log, index: index), environment: StoreEnvironment(machine.environment))
-    for number in 0..<40 {
-      let text = FieldValue.string(String(repeating: "x", count: 600))
-      try store.writeBlocking { try $0.save(Record(type: "N", id: RecordID("r\(number)"), fields: ["t": text])) }
-    }
-    guard case .writer(let writer) = store.source else { throw StrandlineError(.readOnly, "") }
-    let place = try #require(writer.place(of: 2))
-    try store.closeBlocking()
-    let file = "/A/\(SegmentName.name(place.segmentID))"
-    var bytes = try #require(machine.disk.peek(file))
-    bytes[Int(place.offset) + 60] ^= 1
-    machine.disk.poke(file, bytes)
+    let (machine, file, place) = try Machine.withDamageBelowTables()
     let query = await machine.run("query", "/A", "N")
     #expect(query.code == .dataDamaged && query.out.split(separator: "\n").count == 39)
     #expect(query.err.hasPrefix("error: reading record 'Main/r0': ") && query.err.contains("'\(file)' is damaged"))

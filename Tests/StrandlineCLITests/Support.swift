@@ -163,6 +163,30 @@ extension Machine {
     machine.disk.poke(path, bytes)
     return (machine, event.lsn)
   }
+
+  /// A machine with a store at /A whose tables know 40 records r0 to r39 of the type N. Event 2, which holds r0, is damaged
+  /// in a segment that an open does not read.
+  static func withDamageBelowTables() throws -> (machine: Machine, file: String, place: LogPlace) {
+    let machine = Machine()
+    var log = LogOptions()
+    log.segmentBytesMax = 8 << 10
+    var index = IndexOptions()
+    index.closeCount = 1
+    let store = try RecordStore.openBlocking(
+      at: "/A", options: StoreOptions(log: log, index: index), environment: StoreEnvironment(machine.environment))
+    for number in 0..<40 {
+      let text = FieldValue.string(String(repeating: "x", count: 600))
+      try store.writeBlocking { try $0.save(Record(type: "N", id: RecordID("r\(number)"), fields: ["t": text])) }
+    }
+    guard case .writer(let writer) = store.source else { throw StrandlineError(.readOnly, "") }
+    let place = try #require(writer.place(of: 2))
+    try store.closeBlocking()
+    let file = "/A/\(SegmentName.name(place.segmentID))"
+    var bytes = try #require(machine.disk.peek(file))
+    bytes[Int(place.offset) + 60] ^= 1
+    machine.disk.poke(file, bytes)
+    return (machine, file, place)
+  }
 }
 
 /// Whether a screen has no control characters, so that a terminal shows it as it is.
