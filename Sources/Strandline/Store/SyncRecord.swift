@@ -51,8 +51,9 @@ public protocol SyncRecord: Codable, Identifiable, Sendable where ID: RecordName
   /// ```
   ///
   /// A field that a save of this type wrote as nil is nil, and not absent; of a property that is not optional, a null too has the
-  /// prototype's value. Of a record that another tool wrote, no field
-  /// is known to be null: an absent one has the prototype's value. That of a `.counter` is 0, which a sync takes an absent one for.
+  /// prototype's value. A list is empty then: another device's empty list may arrive as a null. Of a record that another tool
+  /// wrote, no field is known to be null: an absent one has the prototype's value. That of a `.counter` is 0, which a sync takes
+  /// an absent one for.
   static var prototype: Self? { get }
   /// Brings a record into the form that this type reads, for typed reads alone: queries, indexes, observers and exports see what
   /// is stored. Nothing by default.
