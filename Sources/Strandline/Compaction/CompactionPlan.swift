@@ -90,8 +90,8 @@ package struct CompactionPlan {
       try withoutActuallyEscaping(read) { read in
         judged = try judge(proof, { try forEachSurvivor(read, $0) }, folding)
       }
-      // If no event that stays has the latest time, the last one that goes leaves its time behind. If all stay, the clock is
-      // ahead because of a transaction that was given up, of which no event says anything.
+      // Where no event that stays carries the latest time, the plan writes that time in the place of the last event that it
+      // removes. Where all events stay, the store took the time from a transaction that failed, and the log has no event of it.
       if judged.isClockBehind, decided.lastLeftOut != .zero { latest = (decided.lastLeftOut, state.sync.latest) }
       let difference = judged.difference
       if difference.isEmpty { return }

@@ -18,7 +18,7 @@ package enum CompactionProof: Sendable {
   case rules
   /// The fold of everything that stays.
   case fold
-  /// Both.
+  /// The rules and the fold. A plan that the rules take and the fold refuses is an error.
   case both
 
   /// What a store asks that is not told otherwise: the rules, in half of the time. A debug build asks the fold too.

@@ -161,7 +161,7 @@ extension RecordStore {
   }
 
   /// The version in an event, or in the mutation that it acknowledged; nil if compaction has removed it.
-  /// Whether the server had no more than a default, which is nobody's change.
+  /// Whether the server's version is a default that no user has edited. Such a version cannot be a side of a conflict.
   private func isUneditedDefault(at lsn: LSN?) throws(StrandlineError) -> Bool {
     guard let lsn, let event = try source.eventIfKept(at: lsn) else { return false }
     return try LoadedVersion(event, at: lsn)?.version.stamp.isOfUneditedDefault == true

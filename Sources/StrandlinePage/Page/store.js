@@ -68,7 +68,7 @@ class Pages {
     this.reading = this.readNow(number);
     try { return await this.reading; } finally {
       this.reading = undefined;
-      // What draws it reads what is missing: of one that was stopped that would have no end.
+      // The table that draws these pages asks them for missing ones. Pages that were stopped would fail at once and draw again.
       if (!this.isStopped) this.changed(this);
     }
   }

@@ -1,8 +1,8 @@
 // The inbox of a store: a log of its own in the store's folder, to which other processes append, and which the store empties.
 //
-// A call opens it, and closes it before it returns. Whoever has it open holds its lock. So everything that is read in it is
-// durable, because an open makes it so, and no other process appends or removes while it is read. It lies in the store's folder, so that it is moved and removed with the
-// store.
+// A call opens the inbox, and closes it before it returns. The process that has it open holds its lock, and no other one appends
+// or removes. An open syncs what it finds, so all that a call reads is durable. The inbox lies in the store's folder, so that
+// whoever moves or removes the store does so with the inbox.
 
 import StrandlineLog
 import StrandlineSystem
