@@ -188,6 +188,9 @@ struct Deadlines: Sendable {
   /// How many entries have been moved, for a test of the cost.
   var moves: Int { heap.moves }
 
+  /// The records that have one.
+  var ids: some Collection<RecordID> { byID.keys }
+
   /// A record's moment; nil if it has none.
   subscript(id: RecordID) -> UInt64? { byID[id] }
 

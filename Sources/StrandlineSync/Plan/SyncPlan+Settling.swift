@@ -338,10 +338,13 @@ extension SyncPlan {
       return isPersons && (only == nil || held.id.zone == only)
         || held.code == full && owners.contains(CloudName(held.id.zone.owner))
     }
-    let holds = facts.learned { $0.held.values.filter { $0.id.zone.scope == scope } }
-    release(holds.filter(isOver).sorted { $0.id < $1.id })
+    // Many may be held, and few end: no more than those are copied.
+    let over = facts.learned { $0.held.values.filter { $0.id.zone.scope == scope && isOver($0) } }
+    release(over.sorted { $0.id < $1.id })
+    guard isFirst else { return }
     // A hold with a deadline keeps it: the wall clock may have been set back since.
-    if isFirst { for held in holds where !isOver(held) && records.holdEnds[held.id] == nil { endLater(held, facts) } }
+    for held in facts.learned({ $0.held.values.filter { $0.id.zone.scope == scope && !isOver($0) } })
+    where records.holdEnds[held.id] == nil { endLater(held, facts) }
   }
 
   /// Sets the deadline of a timed hold, by the monotonic clock.

@@ -464,7 +464,7 @@ package struct SyncPlan: Sendable {
     due.wasIncomplete = true
     if options.isUserInitiated {
       pace.endOwnWaits()
-      for case (let id, .time) in queue.places.waits where records.waitsOnOwn(id) { queue.wake(id) }
+      for id in queue.places.ends.ids where records.waitsOnOwn(id) { queue.wake(id) }
     }
     let owners = queue.beginCycle(
       isUserInitiated: options.isUserInitiated, erasures: zonesToErase(facts), at: now.nanoseconds)
