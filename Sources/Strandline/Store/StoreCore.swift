@@ -29,6 +29,8 @@ package struct StoreCore: ~Copyable, Sendable {
   /// What the records that lie in memory hang below.
   var parentNames = ParentNames()
   private var openTransaction: (first: LSN, log: LogTransaction, inbox: InboxWrite?)?
+  /// Whether the open transaction has more bytes than the log takes: it can only fail.
+  package private(set) var isTransactionTooLarge = false
   /// Where an event is encoded: its memory is used again for the next one.
   private var body = ByteWriter(capacity: 1024)
 
@@ -146,7 +148,7 @@ package struct StoreCore: ~Copyable, Sendable {
     let before = projections.appliedLSN
     let opened = hasOpened
     let name = writer
-    openTransaction = (before.advanced(by: 1), LogTransaction(), nil)
+    beginTransaction()
     defer { openTransaction = nil }
     do {
       let value = try body(&self)
@@ -178,7 +180,7 @@ package struct StoreCore: ~Copyable, Sendable {
     defer { openTransaction = nil }
     for changes in earlier {
       let before = projections.appliedLSN
-      openTransaction = (before.advanced(by: 1), LogTransaction(), nil)
+      beginTransaction()
       do { try takeIn(changes) } catch let error as StrandlineError where error.isOfInboxChange {
         projections.withLock { $0.undo(to: before) }
         inFlight.removeLast(after: before)
@@ -187,11 +189,14 @@ package struct StoreCore: ~Copyable, Sendable {
     }
     // Of these no version is taken back.
     versions.settle(through: projections.appliedLSN)
-    openTransaction = (
-      projections.appliedLSN.advanced(by: 1), LogTransaction(), InboxWrite(time: tick(), changes: [])
-    )
+    beginTransaction(InboxWrite(time: tick(), changes: []))
     try body(&self)
     return inboxWrite?.changes ?? []
+  }
+
+  private mutating func beginTransaction(_ inbox: InboxWrite? = nil) {
+    openTransaction = (projections.appliedLSN.advanced(by: 1), LogTransaction(), inbox)
+    isTransactionTooLarge = false
   }
 
   /// What the open transaction is of a process that writes through the store's inbox; nil where it is of none.
@@ -248,9 +253,6 @@ package struct StoreCore: ~Copyable, Sendable {
     clock.learn(time)
   }
 
-  /// Whether the open transaction has more bytes than the log takes: it can only fail.
-  package var isTransactionTooLarge: Bool { (openTransaction?.log.frameBytes ?? 0) > transactionBytesMax }
-
   /// The most bytes of frames in one transaction.
   package var transactionBytesMax: Int {
     if case .writer(let log) = source { return log.transactionBytesMax }
@@ -300,7 +302,9 @@ package struct StoreCore: ~Copyable, Sendable {
   }
 
   private mutating func addBody(at lsn: LSN) {
-    openTransaction?.log.add(schema: EventCodec.schema, body: body.bytes)
+    if let bytes = openTransaction?.log.add(schema: EventCodec.schema, body: body.bytes) {
+      isTransactionTooLarge = bytes > transactionBytesMax
+    }
     inFlight.append(body.bytes, at: lsn)
   }
 
@@ -405,7 +409,8 @@ package struct StoreCore: ~Copyable, Sendable {
   /// What is known of a record, and what the app sees of it.
   func look(_ id: RecordID) throws(StrandlineError) -> (known: KnownRecord, current: LoadedVersion?) {
     try projections.rebuilding { () throws(StrandlineError) in
-      let known = try projections.look(id)
+      // A failing run ends this attempt here, and not a second one within it.
+      let known = try projections.withLockOnce { (state) throws(StrandlineError) in try state.look(id) }
       guard let entry = known.entry else { return (known, nil) }
       return (known, try view(id, entry))
     }

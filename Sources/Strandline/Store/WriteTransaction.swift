@@ -166,14 +166,23 @@ public struct WriteTransaction: ~Copyable {
   }
 
   /// Whether it has more bytes than a log takes in one transaction: nothing of it can be written.
-  package var isTooLarge: Bool { core.isTransactionTooLarge }
+  package private(set) var isTooLarge = false
 
   /// Appends an event. What is too large is refused here and not only at its end, so that a closure without an end does
   /// not use up the memory.
   private mutating func append(_ event: Event, known: KnownRecord) throws {
-    if !isTooLarge { try core.append(event, known: known) }
+    try checkIsNotTooLarge()
+    try core.append(event, known: known)
     if let id = event.recordID { noteChange(of: id) }
-    if isTooLarge { throw tooLarge() }
+    try noteSize()
+  }
+
+  private func checkIsNotTooLarge() throws { if isTooLarge { throw tooLarge() } }
+
+  /// Notes after an event whether the transaction has become too large.
+  private mutating func noteSize() throws {
+    isTooLarge = core.isTransactionTooLarge
+    try checkIsNotTooLarge()
   }
 
   private func tooLarge() -> StrandlineError {
@@ -224,7 +233,7 @@ public struct WriteTransaction: ~Copyable {
         try core.append(.joined(Joined(id: id, set: set.number)))
       }
     }
-    if isTooLarge { throw tooLarge() }
+    try noteSize()
   }
 
   /// Deletes a record and nothing else.
@@ -348,13 +357,13 @@ public struct WriteTransaction: ~Copyable {
       id: id, type: type, time: time, writer: core.writer, tenure: core.tenure, birth: birth,
       stamp: asDefault ? .ofDefaults : core.inboxWrite.map { FieldStamp(time: $0.time, writer: core.writer) },
       base: known.entry?.base?.version ?? .zero, seen: seen, fields: fields)
-    if isTooLarge { throw tooLarge() }
+    try checkIsNotTooLarge()
     try core.append(life, known: known) { contentBytes in
       try Self.checkSize(fields: count, contentBytes, id)
     }
     noteChange(of: id)
     noteParent(of: id, type) { name in fields.first { $0.name == name }.flatMap { $0.value } }
-    if isTooLarge { throw tooLarge() }
+    try noteSize()
     core.noteForInbox(creating ? .create : .save, id, type, Set(birth.map { [$0] } ?? [])) {
       fields.map { InboxChange.Field(name: $0.name, before: nil, after: $0.value) }
     }

@@ -62,18 +62,21 @@ package struct LogTransaction: Sendable {
 
   /// Adds an event. A body above the limit of a frame is counted and not kept: `append` refuses the transaction.
   ///
+  /// - Returns: `frameBytes` with it.
   /// - Complexity: O(`body.count`), amortized.
-  package mutating func add(schema: UInt16, body: [UInt8]) {
+  @discardableResult
+  package mutating func add(schema: UInt16, body: [UInt8]) -> Int {
     let bytes = LogFormat.frameBytes(bodyLength: body.count)
     let start = frames.count
     count += 1
     frameBytes += bytes
     guard frameBytes <= LogFormat.bodyBytesMax + LogFormat.frameHeaderBytes else {
       frames = []
-      return
+      return frameBytes
     }
     frames.append(
       unstampedFrame: .event, schema: schema, index: UInt32(count - 1), body: body)
     assert(frames.count == start + bytes)
+    return frameBytes
   }
 }
