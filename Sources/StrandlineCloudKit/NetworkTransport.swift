@@ -1,7 +1,7 @@
 // The transport of the network: sockets of our own for `http:`, URLSession for `https:`, whose TLS we do not write.
 
 internal import Strandline
-internal import Synchronization
+internal import StrandlineSystem
 
 /// Sends requests over the network: to `http:` addresses as ``SocketTransport`` does, to `https:` addresses as
 /// ``URLSessionTransport`` does. It is what a database uses if it is given no other transport.
@@ -12,7 +12,7 @@ package final class NetworkTransport: Transport, CustomStringConvertible {
   private let sockets: SocketTransport
   private let makeSecure: @Sendable () -> URLSessionTransport
   /// Made for the first request to an `https:` address, because a session costs threads and memory.
-  private let secure = Mutex<URLSessionTransport?>(nil)
+  private let secure = OrderedMutex<URLSessionTransport?>(nil)
 
   /// A transport with its own connections.
   ///

@@ -4,7 +4,7 @@
 // A lock that suspends instead of blocking; tasks get it in the order in which they asked. A task that is cancelled
 // while it waits leaves the queue.
 
-internal import Synchronization
+internal import StrandlineSystem
 
 /// Runs asynchronous bodies one at a time.
 package final class RequestQueue: Sendable {
@@ -15,7 +15,7 @@ package final class RequestQueue: Sendable {
     /// Tickets whose cancellation arrived before their wait began.
     var cancelled: Set<UInt64> = []
   }
-  private let state = Mutex(State())
+  private let state = OrderedMutex(State())
 
   package init() {}
 

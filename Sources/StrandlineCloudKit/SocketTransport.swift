@@ -7,7 +7,6 @@
 
 internal import Strandline
 package import StrandlineSystem
-internal import Synchronization
 
 /// Sends requests to `http:` addresses, over connections of its own that it keeps open for the next request.
 ///
@@ -109,13 +108,13 @@ private final class SocketCall: Sendable {
   private let limits: SocketLimits
   private let pool: ConnectionPool
   private let clock: any SystemClock
-  private let exchange: Mutex<Exchange<Caller>>
+  private let exchange: OrderedMutex<Exchange<Caller>>
 
   private struct Link {
     var connection: Connection?
     var isCancelled = false
   }
-  private let link = Mutex(Link())
+  private let link = OrderedMutex(Link())
 
   init(
     _ message: [UInt8], method: String, origin: String, server: HTTPOrigin, limits: SocketLimits, pool: ConnectionPool,
@@ -127,7 +126,7 @@ private final class SocketCall: Sendable {
     self.limits = limits
     self.pool = pool
     self.clock = clock
-    exchange = Mutex(Exchange(origin: origin, answerBytesMax: limits.answerBytesMax))
+    exchange = OrderedMutex(Exchange(origin: origin, answerBytesMax: limits.answerBytesMax))
   }
 
   /// Gives an input to the exchange and carries out the actions, outside of its lock.

@@ -12,8 +12,8 @@
 // connection.
 
 internal import Foundation
-internal import Synchronization
 private import Strandline
+internal import StrandlineSystem
 
 #if canImport(FoundationNetworking)
   internal import FoundationNetworking
@@ -110,7 +110,7 @@ package final class URLSessionTransport: Transport, CustomStringConvertible {
     typealias Caller = CheckedContinuation<HTTPResponse, any Error>
     private let answerBytesMax: Int
     /// By task; the identifiers of two sessions' tasks may be equal. An exchange that is over is removed.
-    private let exchanges = Mutex<[ObjectIdentifier: Exchange<Caller>]>([:])
+    private let exchanges = OrderedMutex<[ObjectIdentifier: Exchange<Caller>]>([:])
 
     init(answerBytesMax: Int) { self.answerBytesMax = answerBytesMax }
 

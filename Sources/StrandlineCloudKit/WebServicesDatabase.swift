@@ -8,7 +8,6 @@
 package import Strandline
 internal import StrandlineJSON
 package import StrandlineSystem
-internal import Synchronization
 
 /// One database of a container, reached over HTTP.
 package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
@@ -22,7 +21,7 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
   private let transport: any Transport
   private let environment: SystemEnvironment
   private let queue: RequestQueue
-  private let serverOffset: Mutex<Int64?> = Mutex(nil)
+  private let serverOffset: OrderedMutex<Int64?> = OrderedMutex(nil)
 
   /// The origin of Apple's service.
   package static let appleOrigin = "https://api.apple-cloudkit.com"

@@ -5,7 +5,6 @@
 // owner only; the token is never an event and never printed.
 
 internal import Strandline
-internal import Synchronization
 package import StrandlineSystem
 
 /// The credential of one user, shared by all databases of that user.
@@ -31,7 +30,7 @@ public final class WebSession: Sendable, CustomStringConvertible {
   }
 
   private let path: String
-  private let state: Mutex<State>
+  private let state: OrderedMutex<State>
   /// Keeps one request in flight, over all databases of the user.
   let queue = RequestQueue()
 
@@ -51,7 +50,7 @@ public final class WebSession: Sendable, CustomStringConvertible {
     }
     self.path = file.path
     let token = try CallSite.unnamed.run("opening the session") { try file.read() }
-    self.state = Mutex(State(file: file, token: token))
+    self.state = OrderedMutex(State(file: file, token: token))
   }
 
   /// Opens the session kept in a file of this machine; a missing file is a session without a token.

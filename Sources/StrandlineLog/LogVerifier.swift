@@ -6,7 +6,6 @@
 
 import Dispatch
 package import StrandlineSystem
-import Synchronization
 
 /// Something that `verify` found.
 package struct VerificationFinding: Hashable, Sendable {
@@ -195,7 +194,7 @@ private struct Verification {
       return
     }
     let (directory, environment) = (directory, environment)
-    let results = Mutex([Result<VerificationReport, LogError>?](repeating: nil, count: parts.count))
+    let results = OrderedMutex([Result<VerificationReport, LogError>?](repeating: nil, count: parts.count))
     DispatchQueue.concurrentPerform(iterations: parts.count) { index in
       var one = Verification(directory: directory, environment: environment)
       let part = parts[index]

@@ -56,10 +56,10 @@ public final class CloudServer: Sendable {
   }
 
   /// May be held when `front`, `halt` or a lock of the journal is taken, never the reverse.
-  let core: Mutex<Core>
-  let front = Mutex(Front())
+  let core: OrderedMutex<Core>
+  let front = OrderedMutex(Front())
   /// Why every further request is refused; nil if none is.
-  private let halt = Mutex<String?>(nil)
+  private let halt = OrderedMutex<String?>(nil)
   /// How many requests have left `core` and wait until what they saw is durable.
   private let waiting = Atomic(0)
   let limits: ServerLimits
@@ -79,7 +79,7 @@ public final class CloudServer: Sendable {
     self.environment = environment
     self.onLine = onLine
     self.limits = limits
-    core = Mutex(Core(state: state))
+    core = OrderedMutex(.server, Core(state: state))
     setFaults(faults)
   }
 

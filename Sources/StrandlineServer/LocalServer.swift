@@ -3,7 +3,6 @@
 package import StrandlineSystem
 internal import Strandline
 internal import StrandlineCloudKit
-internal import Synchronization
 
 /// A local CloudKit that listens on a socket.
 public final class LocalServer: Sendable {
@@ -11,7 +10,7 @@ public final class LocalServer: Sendable {
   public let cloud: CloudServer
   private let http: HTTPServer
   private let host: String
-  private let isClosed = Mutex(false)
+  private let isClosed = OrderedMutex(false)
 
   private init(cloud: CloudServer, http: HTTPServer, host: String) {
     self.cloud = cloud

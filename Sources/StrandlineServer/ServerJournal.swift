@@ -6,7 +6,6 @@
 
 package import StrandlineLog
 package import StrandlineSystem
-internal import Synchronization
 
 /// Why an append or a read failed.
 package enum JournalFailure: Error, Hashable, Sendable, CustomStringConvertible {
@@ -53,7 +52,7 @@ package protocol ServerJournal: Sendable {
 package final class MemoryJournal: ServerJournal {
   package let storeUUID: [UInt8]
   package let tenure: UInt64
-  private let bodies = Mutex<[[UInt8]]>([])
+  private let bodies = OrderedMutex<[[UInt8]]>([])
 
   package init(random: any RandomSource) {
     storeUUID = random.bytes(16)
@@ -90,7 +89,7 @@ package final class MemoryJournal: ServerJournal {
 /// A journal in a log.
 package final class LogJournal: ServerJournal {
   private let log: Log
-  private let pending = Mutex(Pending())
+  private let pending = OrderedMutex(Pending())
 
   /// The bodies of events that are not durable, and perhaps of some that are.
   private struct Pending {

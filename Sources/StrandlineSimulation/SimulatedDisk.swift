@@ -294,7 +294,7 @@ public final class SimulatedDisk: FileSystem {
       interruption = nil
       return body
     }
-    due?()
+    if let due { LockPlace.asAnotherThread(due) }
     return try state.withLock { (state) throws(SystemError) -> Result in
       if state.isOff { throw .powerIsOff(subject) }
       if state.history != nil {

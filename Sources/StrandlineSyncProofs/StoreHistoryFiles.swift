@@ -28,7 +28,7 @@ final class StoreHistoryFiles: ForwardingFileSystem {
         defer { moment = nil }
         return moment
       }
-      body?()
+      if let body { LockPlace.asAnotherThread(body) }
     }
     return try folder.open(name, mode)
   }

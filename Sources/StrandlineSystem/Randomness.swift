@@ -1,7 +1,5 @@
 // The operating system's random source, and one that repeats its numbers from a seed.
 
-internal import Synchronization
-
 /// Random numbers from the operating system.
 package struct SystemRandom: RandomSource {
   package init() {}
@@ -18,11 +16,11 @@ package struct SystemRandom: RandomSource {
 /// shows the seed, so that a failing test says how to repeat it.
 package final class SeededRandom: RandomSource, CustomStringConvertible {
   package let seed: UInt64
-  private let state: Mutex<Xoshiro>
+  private let state: OrderedMutex<Xoshiro>
 
   package init(seed: UInt64) {
     self.seed = seed
-    self.state = Mutex(Xoshiro(seed: seed))
+    self.state = OrderedMutex(Xoshiro(seed: seed))
   }
 
   package func next() -> UInt64 { state.withLock { $0.next() } }

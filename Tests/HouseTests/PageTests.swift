@@ -120,6 +120,46 @@ struct `The pages` {
     #expect(Rules.diagram(planted) == ["a ▶ b"] && Rules.queueLabels(planted) == ["f.g"])
   }
 
+  @Test func `has every lock of the library at its place`() throws {
+    let targets =
+      ["StrandlineSystem", "StrandlineJSON", "StrandlineLog", "StrandlineModel", "StrandlineSync"]
+      + ["Strandline", "StrandlineCloudKit", "StrandlineServer"]
+    let sources = try House.swift().filter {
+      targets.contains($0.target) && $0.path.hasPrefix("Sources/") && !$0.path.hasSuffix("/OrderedMutex.swift")
+    }
+    expectNone(sources.flatMap(Rules.locksWithoutPlace))
+    let locks = Dictionary(grouping: sources.flatMap(Rules.locks), by: \.place)
+    let order = "Sources/StrandlineSystem/Concurrency/OrderedMutex.swift"
+    let places = Rules.cases(SourceText(order, try House.text(order)))
+    #expect(places.count > 10 && Set(places).isSuperset(of: locks.keys))
+    #expect(
+      Rules.lockTable(try Self.architecture().text) == places.map { place in (locks[place] ?? []).map(\.name).sorted() }
+    )
+    let planted = SourceText(
+      "Sources/A/A.swift",
+      """
+      final class A {
+        let a = OrderedMutex(.queue, 1)
+        private let b: OrderedMutex<Int>
+        struct B {
+          let c = OrderedMutex<Int?>(nil)
+        }
+        init() {
+          let d = OrderedMutex(2)
+          b = OrderedMutex(
+            .disk, 3)
+          let e = Mutex(4)
+        }
+      }
+      """)
+    #expect(
+      Rules.locks(planted) == [
+        .init(name: "A.a", place: "queue"), .init(name: "A.b", place: "disk"), .init(name: "B.c", place: "value"),
+      ])
+    #expect(Rules.locksWithoutPlace(planted).count == 1)
+    #expect(Rules.lockTable("| lock | guards |\n|---|---|\n| `A.a`, `B.b` | c |\n\n| d |") == [["A.a", "B.b"]])
+  }
+
   private static func architecture() throws -> SourceText {
     let path = "\(House.documentation)/Articles/Architecture.md"
     return SourceText(path, try House.text(path))

@@ -32,6 +32,10 @@ int strandline_accept(int listener);
 /// the number that it may have now; 0 if the system does not tell. With 0 it only asks.
 int64_t strandline_descriptor_limit(int64_t wanted);
 
+/// The number that `strandline_set_locks_held` has set on the calling thread; 0 on a new one.
+uint64_t strandline_locks_held(void);
+void strandline_set_locks_held(uint64_t places);
+
 /// Names the calling thread for debuggers. Only the first 15 bytes are used.
 void strandline_name_thread(const char *name);
 

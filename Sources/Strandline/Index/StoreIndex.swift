@@ -43,19 +43,19 @@ package final class StoreIndex: Sendable {
   let log: Log
   let projections: SharedProjections
   /// Held while the log is compacted, or read from its beginning.
-  private let compacting = Mutex(())
+  private let compacting = OrderedMutex(.compacting, ())
   private let rebuildsWanted = Atomic(0)
   /// Held while runs are made one: a close waits for it.
-  private let merging = Mutex(())
+  private let merging = OrderedMutex(.merging, ())
   /// Held while a flush, or a new making of all runs, is under way.
-  let flushing = Mutex(())
+  let flushing = OrderedMutex(.flushing, ())
   /// Held while declared indexes are built; before the others.
-  let building = Mutex(())
-  let state: Mutex<State>
+  let building = OrderedMutex(.building, ())
+  let state: OrderedMutex<State>
   /// Read by a merge and by a build in between.
   let isClosing = Atomic(false)
   /// What writing runs throws when the index has ended; set under `flushing`, so that none is written behind it.
-  private let ended: Mutex<StrandlineError?> = Mutex(nil)
+  private let ended: OrderedMutex<StrandlineError?> = OrderedMutex(nil)
   /// Where background work runs; nil: on the thread that asks for it, so that a simulated run can be repeated.
   private let queue: DispatchQueue?
   let mergeQueue: DispatchQueue?
@@ -190,7 +190,8 @@ package final class StoreIndex: Sendable {
     for place in definitions.indexes.indices where !ready.contains(definitions.indexes[place]) {
       definitions.indexes[place].number = 0
     }
-    state = Mutex(
+    state = OrderedMutex(
+      .tables,
       State(
         listing: runs.flatMap { isListed ? .listed($0) : nil } ?? .unlisted(runs), nextRunNumber: nextRunNumber,
         definitions: definitions, definitionsFile: declared.damage.map { .damaged($0) } ?? .known))

@@ -2,19 +2,19 @@
 // them at any time: also while a closure of `write` runs, and inside it. So they have a lock of their own, which is held
 // for one event or one look-up and never while user code, the log or the network is waited for.
 
-internal import Synchronization
+internal import StrandlineSystem
 
 /// Projections that a writer and its readers share.
 package final class SharedProjections: Sendable {
-  private let state: Mutex<Projections>
+  private let state: OrderedMutex<Projections>
   /// Makes the runs of the projections anew when one of them has failed.
-  private let rebuild = Mutex<Rebuild?>(nil)
+  private let rebuild = OrderedMutex<Rebuild?>(nil)
 
   private struct Rebuild: Sendable {
     var body: @Sendable (RunSet) throws(StrandlineError) -> Void
   }
 
-  package init(_ projections: Projections) { state = Mutex(projections) }
+  package init(_ projections: Projections) { state = OrderedMutex(.projections, projections) }
 
   /// What to do when a run has failed; set once, before the first look.
   package func onFailure(_ body: @escaping @Sendable (RunSet) throws(StrandlineError) -> Void) {

@@ -5,6 +5,7 @@
 // those that were used since it last came by, and removes the first that was not. Several parts with a lock each let
 // readers on several threads proceed at the same time.
 
+import StrandlineSystem
 import Synchronization
 
 /// A cache of blocks. Safe to call from any thread.
@@ -34,7 +35,7 @@ package final class BlockCache: Sendable {
   }
 
   private final class Part: Sendable {
-    let blocks = Mutex(BlockTable())
+    let blocks = OrderedMutex(BlockTable())
   }
 
   package let bytesMax: Int

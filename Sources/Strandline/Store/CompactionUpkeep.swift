@@ -3,14 +3,13 @@
 
 import Dispatch
 import StrandlineSystem
-import Synchronization
 
 /// The upkeep of a store that is open for writing.
 package final class CompactionUpkeep: Sendable {
   let policy: CompactionPolicy
   private let clock: any SystemClock
   private let queue = DispatchQueue(label: "strandline.compaction", qos: .utility)
-  private let state = Mutex(State())
+  private let state = OrderedMutex(State())
 
   private struct State: Sendable {
     var isQueued = false
@@ -62,7 +61,7 @@ package final class CompactionUpkeep: Sendable {
   /// What the steps of one compaction in the background ask: `check` throws when it is to end.
   func pace(_ check: @escaping @Sendable () throws -> Void) -> () throws -> Void {
     let share = min(1, max(0.01, policy.diskShare))
-    let begun = Mutex(clock.monotonicNanoseconds())
+    let begun = OrderedMutex(clock.monotonicNanoseconds())
     return { [clock] in
       try check()
       let busy = clock.monotonicNanoseconds() &- begun.withLock { $0 }

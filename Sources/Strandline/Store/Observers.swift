@@ -2,6 +2,7 @@
 // tells those observers that are concerned to look again, and nothing more. What an observer then reads is its own work,
 // on its own task, so a slow observer delays neither a writer nor another observer.
 
+import StrandlineSystem
 import Synchronization
 
 /// The observers of a store.
@@ -52,7 +53,7 @@ package final class Observers: Sendable {
     var readers = 0
     var isClosed = false
   }
-  private let state = Mutex(State())
+  private let state = OrderedMutex(State())
 
   package init() {}
 

@@ -174,7 +174,7 @@ package final class RegisteredProjections: Sendable {
     var entries: [UInt64: @Sendable () -> (name: String, lsn: LSN)?] = [:]
     var next: UInt64 = 0
   }
-  private let state = Mutex(State())
+  private let state = OrderedMutex(State())
 
   package init() {}
 

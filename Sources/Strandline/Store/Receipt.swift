@@ -1,7 +1,7 @@
 // What a write returns: it is durable now; its upload and its outcome can be awaited.
 
 import StrandlineLog
-import Synchronization
+import StrandlineSystem
 
 /// A durable write. Everything else about it can be awaited here.
 public struct Receipt: Sendable {
@@ -131,7 +131,7 @@ package final class SettledWaiters: Sendable {
     var next: UInt64 = 0
     var isClosed = false
   }
-  private let state = Mutex(State())
+  private let state = OrderedMutex(State())
 
   package init() {}
 

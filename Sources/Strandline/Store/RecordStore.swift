@@ -6,7 +6,7 @@
 
 package import StrandlineLog
 package import StrandlineSystem
-package import Synchronization
+import Synchronization
 
 /// A store of records, on disk, synced if you ask for it.
 ///
@@ -20,7 +20,7 @@ public final class RecordStore: Sendable {
   public let path: String
   /// Where events are read from: the log, while the store is open for writing; a reader of it otherwise.
   package var source: EventSource { place.withLock { $0 } }
-  private let place: Mutex<EventSource>
+  private let place: OrderedMutex<EventSource>
   package let environment: SystemEnvironment
   /// The writer's state. Held as long as a closure of `write` runs, so no reader takes it.
   package let core: WriterLock
@@ -31,12 +31,12 @@ public final class RecordStore: Sendable {
   /// Who writes the runs below the projections; nil in a store that is suspended or was opened for reading only, which
   /// writes none.
   package var index: StoreIndex? { indexPlace.withLock { $0 } }
-  private let indexPlace: Mutex<StoreIndex?>
+  private let indexPlace: OrderedMutex<StoreIndex?>
   /// The rows in declared indexes of what lies in memory.
   let indexRows = IndexRowCache()
   package let settledWaiters = SettledWaiters()
   /// The losses of zones about which the app's rules decide, and no person.
-  package let ruledLosses: Mutex<Set<ZoneLoss>> = Mutex([])
+  package let ruledLosses: OrderedMutex<Set<ZoneLoss>> = OrderedMutex([])
   package let observers = Observers()
   package let registeredProjections = RegisteredProjections()
   /// Who needs events that a compaction would remove. They outlast a suspension, and the log that they are known to.
@@ -46,9 +46,9 @@ public final class RecordStore: Sendable {
   /// Set when a suspension begins, and cleared when the store has been resumed.
   let isSuspending = Atomic(false)
   /// Held while the store is suspended, resumed or closed, so that these run one after the other. Taken before `core`.
-  let suspension: Mutex<Suspension?> = Mutex(nil)
+  let suspension: OrderedMutex<Suspension?> = OrderedMutex(.suspension, nil)
   /// The sync engine, if the store has one; set before `open` returns the store.
-  package let driver: Mutex<(any SyncDriver)?> = Mutex(nil)
+  package let driver: OrderedMutex<(any SyncDriver)?> = OrderedMutex(nil)
 
   /// - Parameters:
   ///   - compaction: how the store compacts itself, if it writes.
@@ -59,10 +59,10 @@ public final class RecordStore: Sendable {
   ) {
     self.path = path
     self.compaction = compaction.map { CompactionUpkeep($0, environment.clock) }
-    place = Mutex(source)
+    place = OrderedMutex(source)
     self.environment = environment
     self.projections = SharedProjections(projections)
-    indexPlace = Mutex(index(self.projections))
+    indexPlace = OrderedMutex(index(self.projections))
     self.core = WriterLock(StoreCore(projections: self.projections, source: source, environment: environment))
     consumers = if case .writer(let log) = source { log.consumers } else { LogConsumers() }
     self.projections.onFailure { [weak self] failed throws(StrandlineError) in try self?.rebuild(failed) }
@@ -164,7 +164,7 @@ public final class RecordStore: Sendable {
     _ opening: inout IndexOpening
   ) throws -> Log {
     // Two closures change it, one after the other.
-    let shared = Mutex(opening)
+    let shared = OrderedMutex(opening)
     defer { opening = shared.withLock { $0 } }
     return try Log.open(
       at: path, role: .store, options: options, environment: environment, createIfAbsent: createIfAbsent,

@@ -5,7 +5,7 @@
 // the value a new version. A save of a value that stays as it is adds what was saved to the version: the app may go on with
 // that value, and only its fields tell then which state it was made from.
 
-import Synchronization
+import StrandlineSystem
 
 /// The version of its record that a ``SyncRecord`` was read from.
 ///
@@ -105,7 +105,7 @@ final class HeldVersion: Sendable {
     /// What its edits are told from after such a transaction has failed.
     var failed: [String: FieldValue?]?
   }
-  private let state = Mutex(State())
+  private let state = OrderedMutex(State())
 
   /// As it was read.
   private let record: Record
@@ -226,7 +226,7 @@ final class VersionsInFlight: Sendable {
     /// In the order in which they were made.
     var entries: [Entry] = []
   }
-  private let state = Mutex(State())
+  private let state = OrderedMutex(State())
 
   /// Notes that a state of a version is what the record is as of an event.
   ///

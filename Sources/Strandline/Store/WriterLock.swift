@@ -15,14 +15,14 @@ struct WriterCall: Sendable {
 
 /// The writer's state and its lock.
 package struct WriterLock: ~Copyable, Sendable {
-  private let state: Mutex<StoreCore>
+  private let state: OrderedMutex<StoreCore>
   /// The thread that runs a closure of the app under the lock; 0 if none does.
   private let thread = Atomic<UInt>(0)
   /// What that thread was called for.
-  private let holder = Mutex<WriterCall?>(nil)
+  private let holder = OrderedMutex<WriterCall?>(nil)
   let inbox = InboxReading()
 
-  init(_ core: consuming sending StoreCore) { state = Mutex(core) }
+  init(_ core: consuming sending StoreCore) { state = OrderedMutex(.writer, core) }
 
   /// Runs `body`, which calls no code of the app.
   package borrowing func withLock<Result: ~Copyable, Failure: Error>(

@@ -49,7 +49,7 @@ package final class LogConsumer: Sendable {
 
 /// The consumers of a log, by number. They may outlive it: a log that is opened again is given those of the closed one.
 package final class LogConsumers: Sendable {
-  private let entries = Mutex<[UInt64: @Sendable () -> (name: String, lsn: UInt64)?]>([:])
+  private let entries = OrderedMutex<[UInt64: @Sendable () -> (name: String, lsn: UInt64)?]>([:])
   private let nextNumber = Atomic<UInt64>(0)
 
   package init() {}

@@ -17,31 +17,29 @@ extension Log {
     try checkCopied()
     try upkeep.enter()
     defer { upkeep.leave() }
-    try mergeNow()
+    try rewriting(.merging) { () throws(LogError) in try mergeSmall() }
   }
 
-  private func mergeNow() throws(LogError) {
-    try rewriting(.merging) { () throws(LogError) in
-      try keeper.check()
-      var damage: LogError?
-      var compacted: Set<UInt64> = []
-      while let run = smallSegments(compacted) {
-        do throws(LogError) {
-          // Their headers say it, and the list does not. The next run is another one, because it ends with them.
-          let known = compacted.count
-          for input in run.dropLast() where try SegmentRewrite.isCompacted(keeper, input) {
-            compacted.insert(input.segmentID)
-          }
-          if compacted.count == known { try merge(run) }
-        } catch {
-          // The next run is another one, because it has none of the damaged segments.
-          guard noteDamage(error, in: run) else { throw error }
-          damage = damage ?? error
+  private func mergeSmall() throws(LogError) {
+    try keeper.check()
+    var damage: LogError?
+    var compacted: Set<UInt64> = []
+    while let run = smallSegments(compacted) {
+      do throws(LogError) {
+        // Their headers say it, and the list does not. The next run is another one, because it ends with them.
+        let known = compacted.count
+        for input in run.dropLast() where try SegmentRewrite.isCompacted(keeper, input) {
+          compacted.insert(input.segmentID)
         }
+        if compacted.count == known { try merge(run) }
+      } catch {
+        // The next run is another one, because it has none of the damaged segments.
+        guard noteDamage(error, in: run) else { throw error }
+        damage = damage ?? error
       }
-      if let damage { throw damage }
-      upkeep.succeeded(.merging)
     }
+    if let damage { throw damage }
+    upkeep.succeeded(.merging)
   }
 
   private func smallSegments(_ compacted: Set<UInt64>) -> [SegmentRewrite.Input]? {
@@ -69,7 +67,7 @@ extension Log {
   func mergeAtClose(_ writer: borrowing SegmentWriter) -> LogError? {
     guard options.upkeep == .inBackground, writer.hasAppended else { return nil }
     do throws(LogError) {
-      try mergeNow()
+      try keepingFailure(of: .merging) { () throws(LogError) in try mergeSmall() }
       return nil
     } catch {
       guard !error.isFull else { return nil }

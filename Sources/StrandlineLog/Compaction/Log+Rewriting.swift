@@ -6,14 +6,18 @@ import Synchronization
 
 extension Log {
   /// One rewriting at a time; a failure is kept for the report.
-  func rewriting<Result>(_ kind: UpkeepKind, _ work: () throws(LogError) -> Result) throws(LogError) -> Result {
-    try upkeep.rewriting.withLock { _ throws(LogError) -> Result in
-      do throws(LogError) {
-        return try work()
-      } catch {
-        upkeep.failed(kind, error, now: clock.monotonicNanoseconds())
-        throw error
-      }
+  func rewriting<Result: Sendable>(_ kind: UpkeepKind, _ work: () throws(LogError) -> Result) throws(LogError) -> Result
+  {
+    try upkeep.rewriting.withLock { _ throws(LogError) -> Result in try keepingFailure(of: kind, work) }
+  }
+
+  /// The same for a caller that holds the lock of rewritings.
+  func keepingFailure<Result: Sendable>(
+    of kind: UpkeepKind, _ work: () throws(LogError) -> Result
+  ) throws(LogError) -> Result {
+    do throws(LogError) { return try work() } catch {
+      upkeep.failed(kind, error, now: clock.monotonicNanoseconds())
+      throw error
     }
   }
 

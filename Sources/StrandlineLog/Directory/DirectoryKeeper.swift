@@ -6,7 +6,6 @@
 // Locks: `writing` for MANIFEST is held during a write; `state` for a moment, taken after it.
 
 import StrandlineSystem
-import Synchronization
 
 /// The list of a log that this process writes.
 final class DirectoryKeeper: Sendable {
@@ -14,9 +13,9 @@ final class DirectoryKeeper: Sendable {
   let hold: StoreHold
   /// The folder as it is changed: each change looks first.
   let directory: StoreDirectory
-  private let state: Mutex<State>
+  private let state: OrderedMutex<State>
   /// Held by the thread that writes MANIFEST.
-  private let writing = Mutex(())
+  private let writing = OrderedMutex(.manifest, ())
 
   private struct State: Sendable {
     var manifest: Manifest
@@ -30,7 +29,7 @@ final class DirectoryKeeper: Sendable {
     self.environment = environment
     self.hold = hold
     directory = StoreDirectory(place: hold.directory.place, folder: HeldFolder(hold, environment.clock))
-    state = Mutex(State(manifest: manifest))
+    state = OrderedMutex(.segments, State(manifest: manifest))
   }
 
   var manifest: Manifest { state.withLock { $0.manifest } }

@@ -26,9 +26,9 @@ final class StoreHold: Sendable {
   private let lock: any FileLock
   private let control: any File
   /// Held by the thread that writes CONTROL, or compares it.
-  private let bounding: Mutex<ControlFile>
+  private let bounding: OrderedMutex<ControlFile>
   /// What the looks have found. A commit asks once a group, so that a lock is quick enough.
-  private let finding = Mutex(Finding.held)
+  private let finding = OrderedMutex(Finding.held)
   private let isClaimed = Atomic<Bool>(false)
   /// By the monotonic clock: when the last look was that found no other store.
   private let lastLook: Atomic<UInt64>
@@ -44,7 +44,7 @@ final class StoreHold: Sendable {
     self.storeUUID = storeUUID
     self.lock = lock
     self.control = control
-    bounding = Mutex(slots)
+    bounding = OrderedMutex(.control, slots)
     lastLook = Atomic(now)
   }
 

@@ -5,7 +5,6 @@
 // status can name it, and so that no merge and no compaction touches the segment: its bytes are all that a repair has.
 
 import StrandlineSystem
-import Synchronization
 
 /// A damaged place of a log that is open.
 package struct LogDamage: Hashable, Sendable {
@@ -25,7 +24,7 @@ final class FoundDamage: Sendable {
   /// A segment may be damaged everywhere; no more places are kept.
   static let placesMax = 64
 
-  private let state = Mutex(State())
+  private let state = OrderedMutex(State())
 
   private struct State: Sendable {
     var places: [LogDamage] = []

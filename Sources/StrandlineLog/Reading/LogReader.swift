@@ -7,7 +7,6 @@
 // before a second pass has seen the same. How one pass goes stands in ReaderCursor.swift.
 
 package import StrandlineSystem
-import Synchronization
 
 /// One frame, for dumps.
 package struct FrameView: Hashable, Sendable {
@@ -36,9 +35,9 @@ package final class LogReader: Sendable, EventAddresses {
   let environment: SystemEnvironment
   let files: SegmentFiles
   /// Held for the length of a poll.
-  private let cursor: Mutex<ReaderCursor>
+  private let cursor: OrderedMutex<ReaderCursor>
   /// Held for a moment.
-  private let served = Mutex(Served())
+  private let served = OrderedMutex(Served())
 
   /// What has been handed out, and where it lies.
   struct Served {
@@ -57,7 +56,8 @@ package final class LogReader: Sendable, EventAddresses {
     self.directory = directory
     self.environment = environment
     files = SegmentFiles(directory.folder, indexBytesMax: LogOptions().indexBytesMax)
-    cursor = Mutex(
+    cursor = OrderedMutex(
+      .polling,
       ReaderCursor(directory: directory, environment: environment, role: role, storeUUID: storeUUID, known: known))
     served.withLock { $0.lastLSN = lastLSN }
   }

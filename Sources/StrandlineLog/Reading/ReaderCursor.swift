@@ -6,7 +6,6 @@
 // handed out are handed out. If they are no copies, what was handed out was in memory only, and the reader says so.
 
 import StrandlineSystem
-import Synchronization
 
 struct ReaderCursor {
   let directory: StoreDirectory
@@ -48,7 +47,7 @@ struct ReaderCursor {
 
   /// Everything new. What seems wrong is read again as long as that gets further, and twice more; a writer that is
   /// faster than all passes leaves the rest to the next poll.
-  mutating func poll(_ served: borrowing Mutex<LogReader.Served>, _ visit: Visit) throws {
+  mutating func poll(_ served: borrowing OrderedMutex<LogReader.Served>, _ visit: Visit) throws {
     var strikes = 0
     var furthest: (UInt64, UInt32) = (0, 0)
     for _ in 0..<16 {
@@ -69,7 +68,7 @@ struct ReaderCursor {
   }
 
   /// Forgets what was read of the current segment; what was handed out stays handed out.
-  private mutating func reread(_ served: borrowing Mutex<LogReader.Served>) {
+  private mutating func reread(_ served: borrowing OrderedMutex<LogReader.Served>) {
     walk = nil
     heldBack = []
     guard let current else { return }
@@ -82,7 +81,7 @@ struct ReaderCursor {
     }
   }
 
-  private mutating func readOnce(_ served: borrowing Mutex<LogReader.Served>, _ visit: Visit) throws {
+  private mutating func readOnce(_ served: borrowing OrderedMutex<LogReader.Served>, _ visit: Visit) throws {
     let (list, index) = try locate(served)
     for next in index..<list.segments.count {
       if next > index { begin(list, next, served) }
@@ -101,7 +100,7 @@ struct ReaderCursor {
   /// Reads the list of segments, and where in it the next event is. Segments come at the end, and at any place one
   /// may stand for several that were merged: then its events up to the last that was handed out are passed over.
   private mutating func locate(
-    _ served: borrowing Mutex<LogReader.Served>
+    _ served: borrowing OrderedMutex<LogReader.Served>
   ) throws(LogError) -> (list: SegmentList, index: Int) {
     let last = served.withLock { $0.lastLSN }
     // From the current segment on all are read: one may end before what was handed out of it, and the next has copies.
@@ -138,7 +137,7 @@ struct ReaderCursor {
   }
 
   /// Finds the places of what was handed out anew, after segments were replaced. Nothing is handed out.
-  mutating func relocate(_ served: borrowing Mutex<LogReader.Served>) throws(LogError) {
+  mutating func relocate(_ served: borrowing OrderedMutex<LogReader.Served>) throws(LogError) {
     let (list, index) = try locate(served)
     guard walk == nil else { return }
     let last = served.withLock { $0.lastLSN }
@@ -164,7 +163,7 @@ struct ReaderCursor {
     self.walk = walk
   }
 
-  private mutating func begin(_ list: SegmentList, _ index: Int, _ served: borrowing Mutex<LogReader.Served>) {
+  private mutating func begin(_ list: SegmentList, _ index: Int, _ served: borrowing OrderedMutex<LogReader.Served>) {
     let segment = list.segments[index]
     current = segment
     isResumed = false
@@ -182,7 +181,7 @@ struct ReaderCursor {
 
   /// Whether the current segment, of which nothing was read, has an end and nothing above the last event that was handed
   /// out: then it is not read, and its index says where its events lie.
-  private func passes(_ end: SegmentEnd, _ served: borrowing Mutex<LogReader.Served>) -> Bool {
+  private func passes(_ end: SegmentEnd, _ served: borrowing OrderedMutex<LogReader.Served>) -> Bool {
     guard isResumed, walk == nil, uncopied == nil, let current else { return false }
     return served.withLock { served in
       guard end.lastLSN <= served.lastLSN else { return false }
@@ -192,7 +191,7 @@ struct ReaderCursor {
   }
 
   /// Makes the tables those of the segments before `index`, and of that at `index` if it has one.
-  private func refresh(_ list: SegmentList, upTo index: Int, _ served: borrowing Mutex<LogReader.Served>) {
+  private func refresh(_ list: SegmentList, upTo index: Int, _ served: borrowing OrderedMutex<LogReader.Served>) {
     served.withLock { served in
       var tables: [SegmentTable] = []
       var old = served.tables[...]
@@ -228,7 +227,7 @@ struct ReaderCursor {
 
   /// Reads the rest of a segment whose end is known.
   private mutating func finishCurrent(
-    _ end: SegmentEnd, _ list: SegmentList, _ served: borrowing Mutex<LogReader.Served>, _ visit: Visit
+    _ end: SegmentEnd, _ list: SegmentList, _ served: borrowing OrderedMutex<LogReader.Served>, _ visit: Visit
   ) throws {
     if passes(end, served) { return }
     if let walk, walk.unitEnd.offset > end.offset {
@@ -266,7 +265,7 @@ struct ReaderCursor {
 
   /// Reads the last segment as far as it goes, and serves what may be served.
   private mutating func readTail(
-    _ list: SegmentList, _ served: borrowing Mutex<LogReader.Served>, _ visit: Visit
+    _ list: SegmentList, _ served: borrowing OrderedMutex<LogReader.Served>, _ visit: Visit
   ) throws {
     var walk = try resume(limit: nil, list)
     defer { walk.scanner.file.close() }
@@ -304,7 +303,7 @@ struct ReaderCursor {
   }
 
   /// The report of a log whose last segment is finished.
-  private func setReport(_ served: borrowing Mutex<LogReader.Served>) {
+  private func setReport(_ served: borrowing OrderedMutex<LogReader.Served>) {
     served.withLock { served in
       served.report = finished
       served.report.events = served.lastLSN
@@ -313,7 +312,7 @@ struct ReaderCursor {
   }
 
   private mutating func keepBack(
-    _ walk: SegmentWalk, _ served: borrowing Mutex<LogReader.Served>
+    _ walk: SegmentWalk, _ served: borrowing OrderedMutex<LogReader.Served>
   ) throws(LogError) {
     try checkCopy(walk)
     match?.look(at: walk.unitEnd)
@@ -338,7 +337,7 @@ struct ReaderCursor {
 
   /// Hands out what was held back, up to an LSN.
   private mutating func handOut(
-    upTo limit: UInt64, _ served: borrowing Mutex<LogReader.Served>, _ visit: Visit
+    upTo limit: UInt64, _ served: borrowing OrderedMutex<LogReader.Served>, _ visit: Visit
   ) throws {
     let last = served.withLock { $0.lastLSN }
     let ready = heldBack.prefix { $0.lsn <= limit }

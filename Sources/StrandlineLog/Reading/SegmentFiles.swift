@@ -5,15 +5,14 @@
 // checksum names the segment, so it needs none of the rest.
 
 import StrandlineSystem
-import Synchronization
 
 /// The files that were read from last.
 final class SegmentFiles: Sendable {
   /// 1 GiB in segments of the usual size.
   private static let openMax = 64
   private let folder: any Folder
-  private let indexes: Mutex<SegmentIndexes>
-  private let open = Mutex(OpenFiles())
+  private let indexes: OrderedMutex<SegmentIndexes>
+  private let open = OrderedMutex(OpenFiles())
 
   private struct OpenFiles {
     /// In no order: there are few.
@@ -27,7 +26,7 @@ final class SegmentFiles: Sendable {
   /// - Parameter indexBytesMax: the memory for indexes.
   init(_ folder: any Folder, indexBytesMax: Int) {
     self.folder = folder
-    indexes = Mutex(SegmentIndexes(bytesMax: indexBytesMax))
+    indexes = OrderedMutex(SegmentIndexes(bytesMax: indexBytesMax))
   }
 
   private func file(_ segmentID: UInt64) throws(SystemError) -> any File {

@@ -2,7 +2,7 @@
 // None of it is needed for an append to be durable, and all of it can fail without one being lost.
 
 import Dispatch
-import Synchronization
+import StrandlineSystem
 
 /// The pieces of upkeep. Each fails, waits and succeeds for itself: a merge that finds damage keeps no space from being
 /// given back.
@@ -28,8 +28,8 @@ final class Upkeep: Sendable {
   /// Work that changes files beside commits, under way.
   private let underWay = DispatchGroup()
   /// Held by the thread that rewrites segments.
-  let rewriting = Mutex(())
-  private let state = Mutex(State())
+  let rewriting = OrderedMutex(.rewriting, ())
+  private let state = OrderedMutex(State())
 
   private struct State: Sendable {
     var report = UpkeepReport()

@@ -40,19 +40,19 @@ package final class Log: Sendable {
   let overlap: Overlap
   let files: SegmentFiles
   /// Held by the thread that writes.
-  let disk: Mutex<SegmentWriter>
+  let disk: OrderedMutex<SegmentWriter>
   /// Held for a moment.
-  let queue: Mutex<CommitState>
+  let queue: OrderedMutex<CommitState>
   /// How many transactions it has taken, to be read without the lock.
   let appended = Atomic<Int>(0)
   /// The end of the log could not be copied when it was opened, for want of space.
-  private let stalled: Mutex<StalledRecovery?>
+  private let stalled: OrderedMutex<StalledRecovery?>
   let keeper: DirectoryKeeper
   /// One piece of upkeep at a time, and how the last ones went.
   let upkeep = Upkeep()
   package let consumers: LogConsumers
-  private let reader: Mutex<LogReader?> = Mutex(nil)
-  private let durabilityObserver = Mutex<DurabilityObserver?>(nil)
+  private let reader: OrderedMutex<LogReader?> = OrderedMutex(nil)
+  private let durabilityObserver = OrderedMutex<DurabilityObserver?>(nil)
   let writerQueue = DispatchQueue(label: "strandline.log.writer", qos: .userInitiated)
   let watchQueue = DispatchQueue(label: "strandline.log.watch", qos: .utility)
 
@@ -76,12 +76,13 @@ package final class Log: Sendable {
     files = SegmentFiles(writer.keeper.directory.folder, indexBytesMax: options.indexBytesMax)
     var tables = tables
     tables.forgetPlaces(beyond: options.placeBytesMax)
-    queue = Mutex(
+    queue = OrderedMutex(
+      .queue,
       CommitState(
         durable: LogEnd(lsn: tables.last?.lastLSN ?? writer.durable.lsn, chain: chain), tables: tables,
         rejecting: stalled?.cause))
-    self.stalled = Mutex(stalled)
-    disk = Mutex(writer)
+    self.stalled = OrderedMutex(.stalled, stalled)
+    disk = OrderedMutex(.disk, writer)
   }
 
   deinit {
@@ -187,34 +188,38 @@ package final class Log: Sendable {
   package func close() throws {
     while queue.withLock({ $0.hasQueue }) { writeNextGroup() }
     upkeep.end()
-    let failure = disk.withLock { writer -> LogError? in
-      let (phase, news) = queue.withLock { state in (state.phase, state.close()) }
-      news.tell()
-      defer {
-        writer.release()
-        files.close()
-        keeper.hold.release()
-      }
-      switch phase {
-      case .closed: return nil
-      case .poisoned(let error): return error
-      case .open, .rejecting:
-        if writer.hasAppended {
-          do throws(LogError) { try keeper.check() } catch { return error }
-        }
-        freeSpace(isClosing: true)
-        do throws(WriteFailure) {
-          try writer.finish()
-        } catch {
-          return error.error("cannot close '\(path)' cleanly; what was acknowledged is safe")
-        }
-        let mergeFailure = mergeAtClose(writer)
-        makeBallastAtClose(writer)
-        if case .rejecting(let error) = phase { return error }
-        return mergeFailure
-      }
-    }
+    // In the order in which a compaction takes the two. None is left that holds the first.
+    let failure = upkeep.rewriting.withLock { _ in disk.withLock { closeHeld(&$0) } }
     if let failure { throw failure }
+  }
+
+  /// - Precondition: the caller holds the locks of rewritings and of the live segment.
+  private func closeHeld(_ writer: inout SegmentWriter) -> LogError? {
+    let (phase, news) = queue.withLock { state in (state.phase, state.close()) }
+    news.tell()
+    defer {
+      writer.release()
+      files.close()
+      keeper.hold.release()
+    }
+    switch phase {
+    case .closed: return nil
+    case .poisoned(let error): return error
+    case .open, .rejecting:
+      if writer.hasAppended {
+        do throws(LogError) { try keeper.check() } catch { return error }
+      }
+      freeSpace(isClosing: true)
+      do throws(WriteFailure) {
+        try writer.finish()
+      } catch {
+        return error.error("cannot close '\(path)' cleanly; what was acknowledged is safe")
+      }
+      let mergeFailure = mergeAtClose(writer)
+      makeBallastAtClose(writer)
+      if case .rejecting(let error) = phase { return error }
+      return mergeFailure
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 // The two that can wait for an LSN: a task, which gives its thread away meanwhile, and a plain thread.
 
 import Dispatch
-import Synchronization
+import StrandlineSystem
 
 /// A task.
 struct WaitingTask: CommitWaiter {
@@ -11,7 +11,7 @@ struct WaitingTask: CommitWaiter {
 
 /// A thread.
 final class WaitingThread: CommitWaiter {
-  private let outcome = Mutex<CommitOutcome?>(nil)
+  private let outcome = OrderedMutex<CommitOutcome?>(nil)
   private let semaphore = DispatchSemaphore(value: 0)
 
   func tell(_ outcome: CommitOutcome) {

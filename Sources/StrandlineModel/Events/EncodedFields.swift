@@ -2,7 +2,6 @@
 // read, so that damage is thrown there, and decoded when a caller asks for them: most callers ask for a few.
 
 import StrandlineSystem
-import Synchronization
 
 /// The fields of a version, undecoded.
 final class EncodedFields: UndecodedFields {
@@ -14,7 +13,7 @@ final class EncodedFields: UndecodedFields {
   private let end: Int
   let parent: String?
   /// All of them, once they were asked for.
-  private let decoded = Mutex<Decoded?>(nil)
+  private let decoded = OrderedMutex<Decoded?>(nil)
 
   private struct Decoded: Sendable {
     var values: [String: FieldValue] = [:]

@@ -7,7 +7,6 @@
 // take: hundreds of connections could each send some megabytes and not end, or ask for some and not read them.
 
 internal import StrandlineSystem
-internal import Synchronization
 
 /// The connections of a server, and whether it has stopped.
 final class ConnectionTable: Sendable {
@@ -79,7 +78,7 @@ final class ConnectionTable: Sendable {
       bodyBytes += bytes - before
     }
   }
-  private let state = Mutex(State())
+  private let state = OrderedMutex(State())
   private let connectionsMax: Int
   private let bodiesBytesMax: Int
 

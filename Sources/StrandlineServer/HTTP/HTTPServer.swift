@@ -3,7 +3,6 @@
 
 internal import StrandlineCloudKit
 package import StrandlineSystem
-internal import Synchronization
 
 /// Listens, and serves each connection on its own thread.
 package final class HTTPServer: Sendable {
@@ -14,7 +13,7 @@ package final class HTTPServer: Sendable {
   private let timeouts: HTTPTimeouts
   private let access: HTTPAccess
   private let table: ConnectionTable
-  private let accepting = Mutex<BlockingThread?>(nil)
+  private let accepting = OrderedMutex<BlockingThread?>(nil)
 
   /// The descriptors that are left for the journal and the rest of the process.
   private static let descriptorsKept = 64

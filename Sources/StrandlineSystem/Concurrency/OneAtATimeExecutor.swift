@@ -4,7 +4,6 @@
 // two tasks goes first is left to the threads.
 
 internal import Dispatch
-import Synchronization
 
 /// An executor whose jobs run one after the other, on a thread of the pool as long as there are any.
 package final class OneAtATimeExecutor: TaskExecutor {
@@ -12,7 +11,7 @@ package final class OneAtATimeExecutor: TaskExecutor {
     var ready: [UnownedJob] = []
     var isRunning = false
   }
-  private let state = Mutex(State())
+  private let state = OrderedMutex(State())
 
   package init() {}
 

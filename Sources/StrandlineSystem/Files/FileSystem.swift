@@ -12,8 +12,6 @@
 // guarantees nothing. After a failed `sync` the caller must not assume that anything written since the last successful
 // one is on the medium, even if a later sync succeeds (fsync(2); "fsyncgate").
 
-internal import Synchronization
-
 /// How a file is opened.
 package enum OpenMode: Sendable {
   /// For reading; the file must exist.
@@ -191,7 +189,7 @@ extension Folder {
 /// The stores that one process writes, by their absolute paths. The lock of a store belongs to its files, so it does not
 /// say that the store at its path was removed while this process had it open, and another one is about to be made there.
 package final class OpenStores: Sendable {
-  private let paths = Mutex<Set<String>>([])
+  private let paths = OrderedMutex<Set<String>>([])
 
   package init() {}
 

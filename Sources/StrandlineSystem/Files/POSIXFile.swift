@@ -5,7 +5,6 @@
 // that succeeds proves nothing.
 
 internal import CStrandline
-internal import Synchronization
 
 #if canImport(Glibc)
   internal import Glibc
@@ -19,11 +18,11 @@ internal import Synchronization
 package final class POSIXFile: File {
   package let path: String
   /// nil after `close`.
-  private let descriptor: Mutex<Descriptor?>
+  private let descriptor: OrderedMutex<Descriptor?>
 
   init(path: String, descriptor: Descriptor) {
     self.path = path
-    self.descriptor = Mutex(descriptor)
+    self.descriptor = OrderedMutex(.descriptor, descriptor)
   }
 
   /// Runs `body` with the descriptor, which stays open until `body` returns.

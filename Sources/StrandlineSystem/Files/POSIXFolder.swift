@@ -1,8 +1,6 @@
 // An open folder of the real file system: every call begins at its descriptor (openat(2) and its relatives), so that it
 // reaches the files of this folder and of no other one, whatever is at the folder's path by now.
 
-internal import Synchronization
-
 #if canImport(Glibc)
   internal import Glibc
 #elseif canImport(Musl)
@@ -14,11 +12,11 @@ internal import Synchronization
 /// A folder of the real file system.
 final class POSIXFolder: Folder {
   private let descriptor: Descriptor
-  private let currentPath: Mutex<String>
+  private let currentPath: OrderedMutex<String>
 
   init(_ path: String, _ descriptor: Descriptor) {
     self.descriptor = descriptor
-    currentPath = Mutex(path)
+    currentPath = OrderedMutex(.descriptor, path)
   }
 
   var path: String { currentPath.withLock { $0 } }
@@ -238,11 +236,11 @@ final class POSIXFolder: Folder {
 private final class POSIXLock: FileLock {
   private let path: String
   /// nil after `unlock`.
-  private let descriptor: Mutex<Descriptor?>
+  private let descriptor: OrderedMutex<Descriptor?>
 
   init(_ path: String, _ descriptor: Descriptor) {
     self.path = path
-    self.descriptor = Mutex(descriptor)
+    self.descriptor = OrderedMutex(.descriptor, descriptor)
   }
 
   func identity() throws(SystemError) -> FileIdentity {

@@ -5,7 +5,6 @@
 // that is being made can be cancelled: such a wait lasts at most 100 ms at a time.
 
 internal import CStrandline
-internal import Synchronization
 
 #if canImport(Glibc)
   internal import Glibc
@@ -19,10 +18,10 @@ internal import Synchronization
 private final class Socket: Sendable {
   let subject: String
   /// nil after `close`.
-  private let descriptor: Mutex<Descriptor?>
+  private let descriptor: OrderedMutex<Descriptor?>
 
   init(_ descriptor: Descriptor, _ subject: String) {
-    self.descriptor = Mutex(descriptor)
+    self.descriptor = OrderedMutex(.descriptor, descriptor)
     self.subject = subject
   }
 

@@ -16,7 +16,7 @@ package final class RunSet: Sendable {
   /// The declared indexes of which they have every row.
   let indexes: [StoredIndex]
   /// A run could not be read: the whole set is of no more use.
-  private let failure = Mutex<RunError?>(nil)
+  private let failure = OrderedMutex<RunError?>(nil)
   /// A run said what the log does not say.
   private let isLying = Atomic(false)
   /// Runs without rows of deleted names are not asked for one.

@@ -7,14 +7,13 @@
 public import Foundation
 import StrandlineLog
 import StrandlineSystem
-import Synchronization
 
 /// The reading of an inbox.
 struct InboxReading: ~Copyable, Sendable {
   /// Held as long as a thread reads it; taken before the writer's state.
-  let turn = Mutex<Void>(())
+  let turn = OrderedMutex<Void>(.inbox, ())
   /// Why the last reading has failed; nil if it has not.
-  let failure = Mutex<String?>(nil)
+  let failure = OrderedMutex<String?>(nil)
 }
 
 extension RecordStore {

@@ -4,7 +4,6 @@
 // found is compared with the row: a row that an update has left behind finds nothing.
 
 import StrandlineSystem
-import Synchronization
 
 /// A search through the ranges of a plan.
 struct IndexSearch {
@@ -110,7 +109,7 @@ struct IndexSearch {
 final class IndexRowCache: Sendable {
   private static let countMax = 1 << 16
   private static let indexCountMax = 32
-  private let rows = Mutex<[UInt32: [LSN: Set<[UInt8]>]]>([:])
+  private let rows = OrderedMutex<[UInt32: [LSN: Set<[UInt8]>]]>([:])
 
   func rows(_ index: StoredIndex, _ lsn: LSN, _ make: () throws -> Set<[UInt8]>) rethrows -> Set<[UInt8]> {
     if let known = rows.withLock({ $0[index.number]?[lsn] }) { return known }

@@ -1,7 +1,6 @@
 // The engine's task sleeps on this between cycles: a signal with a time-out.
 
 package import StrandlineSystem
-import Synchronization
 
 /// A signal, which stays set until a task waits for it. One task waits at a time.
 package final class AsyncSignal: Sendable {
@@ -9,7 +8,7 @@ package final class AsyncSignal: Sendable {
     var isSignalled = false
     var waiter: CheckedContinuation<Void, Never>?
   }
-  private let state = Mutex(State())
+  private let state = OrderedMutex(State())
 
   package init() {}
 

@@ -1,7 +1,6 @@
 // When a cycle has to be over: the system gives an app in the background a limited number of seconds.
 
 import StrandlineSystem
-import Synchronization
 
 /// The deadlines of the callers that wait for a cycle of one engine, by the monotonic clock.
 final class CycleDeadline: Sendable {
@@ -9,7 +8,7 @@ final class CycleDeadline: Sendable {
     var next: UInt64 = 0
     var moments: [UInt64: UInt64] = [:]
   }
-  private let state = Mutex(State())
+  private let state = OrderedMutex(State())
 
   /// The earliest deadline.
   var first: UInt64? { state.withLock { $0.moments.values.min() } }

@@ -3,7 +3,7 @@
 // A cancelled caller returns at once; a cycle without callers is cancelled. Each cycle has its own task, so that a suspension or a
 // close can end it.
 
-import Synchronization
+import StrandlineSystem
 
 /// The cycle under way and those that are queued.
 final class CycleQueue: Sendable {
@@ -35,7 +35,7 @@ final class CycleQueue: Sendable {
     var refusal: StrandlineError?
   }
 
-  private let state = Mutex(State())
+  private let state = OrderedMutex(.cycles, State())
   private let executor: (any TaskExecutor)?
   private let body: @Sendable (CycleOptions) async throws -> SyncReport
 

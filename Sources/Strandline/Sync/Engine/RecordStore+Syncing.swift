@@ -1,7 +1,7 @@
 // Opens a store, with or without sync. In this folder because the store itself does not know the sync engine.
 
 import Dispatch
-import Synchronization
+import StrandlineSystem
 
 extension RecordStore {
   /// Opens the store at `path` for reading and writing, creating it if nothing (or an empty folder) is there.

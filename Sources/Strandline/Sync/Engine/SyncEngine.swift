@@ -11,19 +11,19 @@ public final class SyncEngine: SyncDriver {
   let store: RecordStore
   let database: any CloudDatabase
   /// The state between cycles. A cycle takes it out and puts it back.
-  private let driver: Mutex<CycleDriver?>
-  private let queue: Mutex<CycleQueue?> = Mutex(nil)
+  private let driver: OrderedMutex<CycleDriver?>
+  private let queue: OrderedMutex<CycleQueue?> = OrderedMutex(nil)
   private let wakeUp = AsyncSignal()
-  private let causes: Mutex<Set<SyncCause>> = Mutex([])
+  private let causes: OrderedMutex<Set<SyncCause>> = OrderedMutex([])
   /// Records whose holds a person has ended, which the upload queue does not know yet.
-  private let released: Mutex<[RecordID]> = Mutex([])
+  private let released: OrderedMutex<[RecordID]> = OrderedMutex([])
   let isAutomatic: Bool
   private let pace: SyncPace
   /// The random source for waits.
   private let random: any RandomSource
   private let constrained = Atomic<Bool>(false)
-  private let automaticTask: Mutex<Task<Void, Never>?> = Mutex(nil)
-  private let lastCycle: Mutex<LastCycle> = Mutex(LastCycle())
+  private let automaticTask: OrderedMutex<Task<Void, Never>?> = OrderedMutex(nil)
+  private let lastCycle: OrderedMutex<LastCycle> = OrderedMutex(LastCycle())
   private let deadline: CycleDeadline
   /// Publishes the engine's status.
   let watch: SyncWatch
@@ -48,7 +48,7 @@ public final class SyncEngine: SyncDriver {
       store: store, database: database, watch: watch, RequestPace.Policy(pace, random), SyncPolicies(configuration))
     watch.opened(driver.plan.pace.longestWait(at: Moment(store.environment.clock)))
     deadline = driver.deadline
-    self.driver = Mutex(driver)
+    self.driver = OrderedMutex(driver)
     // The store keeps the engine alive, and so does a cycle under way.
     let queue = CycleQueue(on: store.environment.taskExecutor) { [weak self] options in
       guard let self else { throw StrandlineError(.closed, "the store is closed") }

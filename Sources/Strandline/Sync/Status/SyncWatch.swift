@@ -3,7 +3,6 @@
 // make it on their own tasks: a slow follower skips some, and delays nothing.
 
 import StrandlineSystem
-import Synchronization
 
 /// The engine's side of its status.
 final class SyncWatch: Sendable {
@@ -42,7 +41,7 @@ final class SyncWatch: Sendable {
     var halts: Set<SyncStatus.Halt> = []
   }
 
-  private let state = Mutex(State())
+  private let state = OrderedMutex(State())
   private let store: RecordStore
   let synced: SyncedDatabase
   private let log: SyncLog?

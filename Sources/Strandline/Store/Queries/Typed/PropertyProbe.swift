@@ -11,7 +11,6 @@
 #endif
 
 import StrandlineSystem
-import Synchronization
 
 /// A field that a property of a `SyncRecord` is.
 struct PropertyField: Sendable {
@@ -54,7 +53,7 @@ enum PropertyFields {
     static func == (left: Self, right: Self) -> Bool { left.path as AnyKeyPath == right.path as AnyKeyPath }
     func hash(into hasher: inout Hasher) { hasher.combine(path as AnyKeyPath) }
   }
-  private static let known = Mutex<[Property: PropertyField?]>([:])
+  private static let known = OrderedMutex<[Property: PropertyField?]>([:])
 
   /// The field that a property is; nil if it is none.
   ///

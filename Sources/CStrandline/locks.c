@@ -1,0 +1,8 @@
+// The locks that a thread holds: Swift has no variable of a thread.
+#include "CStrandline.h"
+
+static _Thread_local uint64_t held;
+
+uint64_t strandline_locks_held(void) { return held; }
+
+void strandline_set_locks_held(uint64_t places) { held = places; }
