@@ -60,14 +60,17 @@ extension CloudServer {
   /// For tests: they ask without HTTP.
   package func zoneChanges(_ message: ZoneChangesRequest, in key: DatabaseKey) throws(ServerRefusal) -> ZoneChangesReply
   {
-    try decoded(try zoneChangesAnswer(message, in: key))
+    var memory = RequestMemory(large)
+    return try decoded(try zoneChangesAnswer(message, in: key, &memory))
   }
 
   /// One page for each requested zone; a refusal of one zone is in its entry. A zone that is named twice has one entry.
   ///
   /// One budget of bytes holds for all pages. A zone for which none is left gets a page without records, its own token
   /// and `moreComing`, as CloudKit's empty pages are: a client asks again, and then others are without.
-  func zoneChangesAnswer(_ message: ZoneChangesRequest, in key: DatabaseKey) throws(ServerRefusal) -> [UInt8] {
+  func zoneChangesAnswer(
+    _ message: ZoneChangesRequest, in key: DatabaseKey, _ memory: inout RequestMemory
+  ) throws(ServerRefusal) -> [UInt8] {
     guard key.scope != .public else {
       throw ServerRefusal(400, WireError(.badRequest, "endpoint not applicable in the database type"))
     }
@@ -86,7 +89,7 @@ extension CloudServer {
         if asked.isContradictory {
           ServerRefusal(400, WireError(.badRequest, "the zone is asked for more than once, and in different ways"))
         } else {
-          try writePage(asked.zone, message, key, &rest, to: &json)
+          try writePage(asked.zone, message, key, &rest, &memory, to: &json)
         }
       if let refusal { ZoneChangesReply.Zone(zoneID: asked.zone.zoneID, error: refusal.error).write(into: &json) }
       rest = min(rest, limits.answerBytesMax - json.bytes.count)
@@ -97,13 +100,16 @@ extension CloudServer {
   }
 
   /// What records/changes answers: one page of one zone, or a refusal of the request.
-  func recordChangesAnswer(_ message: RecordChangesRequest, in key: DatabaseKey) throws(ServerRefusal) -> [UInt8] {
+  func recordChangesAnswer(
+    _ message: RecordChangesRequest, in key: DatabaseKey, _ memory: inout RequestMemory
+  ) throws(ServerRefusal) -> [UInt8] {
     guard key.scope != .public else {
       throw ServerRefusal(400, WireError(.badRequest, "endpoint not applicable in the database type"))
     }
     var json = JSONWriter(capacity: 4096)
     var rest = limits.answerBytesMax
-    if let refusal = try writePage(message.zone, ZoneChangesRequest(zones: [message.zone]), key, &rest, to: &json) {
+    let whole = ZoneChangesRequest(zones: [message.zone])
+    if let refusal = try writePage(message.zone, whole, key, &rest, &memory, to: &json) {
       throw refusal
     }
     return json.finish()
@@ -155,7 +161,7 @@ extension CloudServer {
   /// - Returns: the refusal of this zone alone, if nothing was written.
   private func writePage(
     _ asked: ZoneChangesRequest.Zone, _ message: ZoneChangesRequest, _ key: DatabaseKey, _ rest: inout Int,
-    to json: inout JSONWriter
+    _ memory: inout RequestMemory, to json: inout JSONWriter
   ) throws(ServerRefusal) -> ServerRefusal? {
     func refusal(_ words: String) -> ServerRefusal { ServerRefusal(400, WireError(.badRequest, words)) }
     let isReverse = asked.reverse ?? message.reverse ?? false
@@ -174,7 +180,7 @@ extension CloudServer {
       ? reversePart(of: name, key, from: asked.syncToken, limit: limit)
       : part(of: name, key, from: asked.syncToken, limit: limit, mayBeStale: desired.areAll)
     switch found {
-    case .success(let part): try write(part, of: name, desired, asked, message, key, &rest, to: &json)
+    case .success(let part): try write(part, of: name, desired, asked, message, key, &rest, &memory, to: &json)
     case .failure(let refusal): return refusal
     }
     return nil
@@ -182,7 +188,8 @@ extension CloudServer {
 
   private func write(
     _ part: FeedPart, of name: String, _ desired: DesiredFields, _ asked: ZoneChangesRequest.Zone,
-    _ message: ZoneChangesRequest, _ key: DatabaseKey, _ rest: inout Int, to json: inout JSONWriter
+    _ message: ZoneChangesRequest, _ key: DatabaseKey, _ rest: inout Int, _ memory: inout RequestMemory,
+    to json: inout JSONWriter
   ) throws(ServerRefusal) {
     let form = AnswerForm(wireZone(name, key), own: ZoneID(name, owner: key.user, scope: key.scope))
     let numbersAsStrings = asked.numbersAsStrings ?? message.numbersAsStrings ?? false
@@ -201,6 +208,7 @@ extension CloudServer {
       }
       end = change.lsn
       let begin = json.bytes.count
+      memory.hold(begin)
       guard !change.isDeleted else {
         form.writeTombstone(change.name, to: &json)
         rest -= json.bytes.count - begin
@@ -351,14 +359,15 @@ extension CloudServer {
   ///
   /// For tests: they ask without HTTP.
   package func lookup(_ message: RecordsLookupRequest, in key: DatabaseKey) throws(ServerRefusal) -> RecordsReply {
-    try decoded(try lookupAnswer(message, in: key))
+    var memory = RequestMemory(large)
+    return try decoded(try lookupAnswer(message, in: key, &memory))
   }
 
   /// The current versions of records, by name.
   ///
   /// - Parameter showsToken: whether the answer has the zone's change token too.
   func lookupAnswer(
-    _ message: RecordsLookupRequest, in key: DatabaseKey, showsToken: Bool = false
+    _ message: RecordsLookupRequest, in key: DatabaseKey, showsToken: Bool = false, _ memory: inout RequestMemory
   ) throws(ServerRefusal) -> [UInt8] {
     guard message.records.count <= limits.operationsMax else {
       throw ServerRefusal(
@@ -388,6 +397,7 @@ extension CloudServer {
     json.key("records")
     json.beginArray()
     for (asked, lsn) in zip(message.records, lsns) {
+      memory.hold(json.bytes.count)
       if let lsn {
         let record = try read(lsn)
         do throws(ByteReaderError) {

@@ -48,7 +48,8 @@ extension CloudServer {
     let headers: HTTPHeaders = ["Content-Type": "application/json; charset=UTF-8"]
     do throws(ServerRefusal) {
       let request = HTTPRequest(origin: "", path: "/", body: body)
-      return HTTPResponse(status: 200, headers: headers, body: try reply(endpoint, request, key, key.user))
+      var memory = RequestMemory(large)
+      return HTTPResponse(status: 200, headers: headers, body: try reply(endpoint, request, key, key.user, &memory))
     } catch {
       return HTTPResponse(status: error.status, headers: headers, body: WireJSON.encode(error.error))
     }

@@ -17,29 +17,71 @@ extension CloudServer {
   ///
   /// For tests: they ask without HTTP.
   package func modify(_ message: ModifyRequest, in key: DatabaseKey) throws(ServerRefusal) -> RecordsReply {
-    try decoded(try modifyAnswer(message, in: key))
+    var memory = RequestMemory(large)
+    return try decoded(try modifyAnswer(WireJSON.encode(message), in: key, &memory))
   }
 
   /// Applies the operations of a request. What the answer says is durable.
   ///
-  /// - Parameter showsToken: whether the answer has the zone's change token too.
+  /// - Parameters:
+  ///   - body: a `ModifyRequest`.
+  ///   - showsToken: whether the answer has the zone's change token too.
   func modifyAnswer(
-    _ message: ModifyRequest, in key: DatabaseKey, showsToken: Bool = false
+    _ body: [UInt8], in key: DatabaseKey, showsToken: Bool = false, _ memory: inout RequestMemory
   ) throws(ServerRefusal) -> [UInt8] {
     let faults = self.faults
-    // A deletion needs no space.
-    let deletions = [CloudOperation.Kind.delete, .forceDelete].map(\.rawValue)
-    if faults.quotaExceeded, message.operations.contains(where: { !deletions.contains($0.operationType) }) {
-      throw ServerRefusal(413, WireError(.quotaExceeded, "Quota exceeded"))
+    var reader: ModifyReader
+    do throws(JSONError) { reader = try ModifyReader(body, bytesMax: limits.bodyBytesMax) } catch {
+      throw ServerRefusal(unreadable: error)
     }
+    let message = reader.request
     let zoneName = try zoneName(message.zoneID, in: key)
     if showsToken { try checkHasToken(zoneName) }
     let own = ZoneID(zoneName, owner: key.user, scope: key.scope)
-    let prepared = try prepare(message, own)
+    let prepared = try prepare(&reader, own)
+    // A deletion needs no space.
+    if faults.quotaExceeded, prepared.contains(where: { $0.kind != .delete && $0.kind != .forceDelete }) {
+      throw ServerRefusal(413, WireError(.quotaExceeded, "Quota exceeded"))
+    }
     let form = AnswerForm(wireZone(zoneName, key), own: own)
-    let (done, early, token) = try look { core throws(ServerRefusal) -> ((Plan, [UInt8]?, String?), UInt64) in
+    while true {
+      switch try apply(prepared, message, zoneName, key, form, faults, showsToken, hasPlace: memory.hasPlace) {
+      case .done(let done):
+        if done.plan.applied > 0 { front.withLock { $0.statistics.appliedOperations += done.plan.applied } }
+        if let early = done.early { return early }
+        return try answer(prepared, done.plan, message, form, token: done.token)
+      case .needsPlace(let bytes):
+        // Others change the zone meanwhile, so that all of it is planned anew.
+        memory.hold(bytes)
+      }
+    }
+  }
+
+  /// What a request has changed.
+  private struct Done {
+    var plan: Plan
+    /// The answer, if it was written before the events were.
+    var early: [UInt8]?
+    var token: String?
+  }
+
+  private enum Attempt {
+    case done(Done)
+    /// Nothing was changed: what the request changes has so many bytes.
+    case needsPlace(bytes: Int)
+  }
+
+  /// Changes what a request asks for, and waits until that is durable.
+  private func apply(
+    _ prepared: [Prepared], _ message: ModifyRequest, _ zoneName: String, _ key: DatabaseKey, _ form: AnswerForm,
+    _ faults: ServerFaults, _ showsToken: Bool, hasPlace: Bool
+  ) throws(ServerRefusal) -> Attempt {
+    try look { core throws(ServerRefusal) -> (Attempt, UInt64) in
       // The plan must not hold the zone's tables: with a second owner, each write would copy them.
       let plan = try self.plan(prepared, message, zoneName, key, faults, core)
+      front.withLock { $0.lookedReferences += plan.looked }
+      let bytes = plan.events.reduce(0) { $0 + $1.body.count }
+      guard hasPlace || bytes <= RequestMemory.smallBytes else { return (.needsPlace(bytes: bytes), 0) }
       // An answer that may exceed the limit is written before the events are, because then it can still be refused. JSON
       // makes at most six bytes of one. What is shown of records beside their fields is bounded by their number.
       var early: [UInt8]?
@@ -69,11 +111,8 @@ extension CloudServer {
           }
         }
       }
-      return ((plan, early, token), seen)
+      return (.done(Done(plan: plan, early: early, token: token)), seen)
     }
-    if done.applied > 0 { front.withLock { $0.statistics.appliedOperations += done.applied } }
-    if let early { return early }
-    return try answer(prepared, done, message, form, token: token)
   }
 
   private func answer(
@@ -123,6 +162,8 @@ extension CloudServer {
     var applied = 0
     /// The bytes of the records whose fields the answer shows.
     var shownBytes = 0
+    /// How many references were looked at.
+    var looked = 0
   }
 
   private func plan(
@@ -154,6 +195,7 @@ extension CloudServer {
     var built = [Draft.Built?](repeating: nil, count: prepared.count)
     // By a reference. Whatever else is refused may have been because of one of these, and is tried again without them.
     var unbound: [Int: WireError] = [:]
+    var repeated = 0
     while true {
       var draft = base
       plan.failures = unbound
@@ -164,8 +206,21 @@ extension CloudServer {
       let broken = draft.brokenReferences()
       unbound.merge(broken) { first, _ in first }
       plan.failures.merge(broken) { first, _ in first }
-      // Each round removes at least one operation, so the loop ends.
-      guard broken.isEmpty else { continue }
+      plan.looked += draft.looked
+      // Each round removes at least one operation, so the loop ends. Where one refusal follows from another, that makes as
+      // many rounds as operations, each of them under the lock.
+      guard broken.isEmpty else {
+        repeated += draft.looked + draft.events.count
+        guard repeated <= limits.modifyRepeatsMax else {
+          throw ServerRefusal(
+            413,
+            WireError(
+              .limitExceeded,
+              "references of one record to the next make so many refusals follow from others that they are not looked for; "
+                + "change fewer records at a time"))
+        }
+        continue
+      }
       if isAtomic, !plan.failures.isEmpty {
         for index in prepared.indices where plan.failures[index] == nil {
           plan.failures[index] = WireError(.atomicError, "Another operation of this atomic batch failed")
@@ -220,17 +275,16 @@ extension CloudServer {
     var defect: WireError?
   }
 
-  private func prepare(_ message: ModifyRequest, _ own: ZoneID) throws(ServerRefusal) -> [Prepared] {
-    guard message.operations.count <= limits.operationsMax else {
-      throw ServerRefusal(
-        400,
-        WireError(
-          .badRequest, "\(message.operations.count) operations in one request; the limit is \(limits.operationsMax)"))
+  private func prepare(_ reader: inout ModifyReader, _ own: ZoneID) throws(ServerRefusal) -> [Prepared] {
+    func next() throws(ServerRefusal) -> ModifyRequest.Operation? {
+      do throws(JSONError) { return try reader.next() } catch { throw ServerRefusal(unreadable: error) }
     }
     var names: Set<CloudName> = []
     var result: [Prepared] = []
-    result.reserveCapacity(message.operations.count)
-    for operation in message.operations {
+    var count = 0
+    while let operation = try next() {
+      count += 1
+      guard count <= limits.operationsMax else { continue }
       guard let kind = CloudOperation.Kind(rawValue: operation.operationType) else {
         throw ServerRefusal(
           400, WireError(.badRequest, "unknown operationType '\(operation.operationType.prefix(40))'"))
@@ -248,6 +302,10 @@ extension CloudServer {
       prepared.defect = defect(of: record, kind, name)
       if prepared.defect == nil { prepared.encode(record, own) }
       result.append(prepared)
+    }
+    guard count <= limits.operationsMax else {
+      throw ServerRefusal(
+        400, WireError(.badRequest, "\(count) operations in one request; the limit is \(limits.operationsMax)"))
     }
     return result
   }
@@ -331,6 +389,8 @@ extension CloudServer {
     /// The changed records by name, each with the index of its last operation.
     private var changed: [CloudName: (entry: RecordEntry, operation: Int)] = [:]
     private var links: LinkDraft
+    /// How many references it has looked at.
+    var looked: Int { links.looked }
 
     init(
       server: CloudServer, zone: ZoneState, requestUUID: [UInt8], touch: ServerTimestamp, createConflicts: Bool,
@@ -580,23 +640,19 @@ extension CloudServer {
     }
 
     /// The refusals, by operation, of those that leave a VALIDATE reference without its target.
-    func brokenReferences() -> [Int: WireError] {
+    mutating func brokenReferences() -> [Int: WireError] {
       var broken: [Int: WireError] = [:]
+      let changed = changed
       for (name, change) in changed.sorted(by: { $0.key < $1.key }) {
         if change.entry.isDeleted {
-          for source in links.sources(of: name, .validate) {
-            // Saved by this request: then the save is refused, below, and not the deletion.
-            guard changed[source] == nil else { continue }
-            let entry = living(source)
-            guard let link = entry?.links.first(where: { $0.target == name && $0.action == .validate }) else {
-              continue
-            }
-            broken[change.operation] = WireError(
-              .validatingReferenceError,
-              "Field=\(link.field), recordID=\(source), title=Record delete would violate validating reference, "
-                + "rejecting update")
-            break
-          }
+          // Of those that this request saves the save is refused, below, and not the deletion.
+          guard let source = links.firstSource(of: name, .validate, butNot: { changed[$0] != nil }),
+            let link = living(source)?.links.first(where: { $0.target == name && $0.action == .validate })
+          else { continue }
+          broken[change.operation] = WireError(
+            .validatingReferenceError,
+            "Field=\(link.field), recordID=\(source), title=Record delete would violate validating reference, "
+              + "rejecting update")
         } else {
           for link in change.entry.links where link.action == .validate && living(link.target) == nil {
             broken[change.operation] = WireError(

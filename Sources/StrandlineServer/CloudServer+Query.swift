@@ -38,25 +38,36 @@ extension CloudServer {
   /// - Parameter showsToken: whether the answer has the zone's change token too.
   /// - Complexity: O(n log m) in the records of the type and of the page; if the query names fields, all records are read.
   func queryAnswer(
-    _ message: QueryRequest, in key: DatabaseKey, showsToken: Bool = false
+    _ message: QueryRequest, in key: DatabaseKey, showsToken: Bool = false, _ memory: inout RequestMemory
   ) throws(ServerRefusal) -> [UInt8] {
     // A zone that is named counts, as at CloudKit.
     let name = message.zoneID == nil && message.zoneWide == true ? nil : try zoneName(message.zoneID, in: key)
     if showsToken { try checkHasToken(name ?? Names.defaultZone) }
     let query = try CheckedQuery(message.query, in: name.map { ZoneID($0, scope: key.scope) })
+    memory.hold(recordCount(of: name, key) * MemoryLayout<QueryPart.Entry>.stride)
     let part = try queryPart(query, of: name, key, after: message.continuationMarker, showsToken)
     let limit = min(max(message.resultsLimit ?? limits.resultsMax, 1), limits.resultsMax)
     let reader = QueryReader(self, query)
     var last: FoundRecord?
     if let after = part.after { last = try lastShown(after, of: part, reader) }
     // One more than the page, which says that there is another.
-    var first = FirstRecords(limit + 1, query)
+    var first = FirstRecords(limit + 1, bytesMax: limits.answerBytesMax, query)
     for entry in part.entries {
       guard let record = try reader.found(entry.lsn, entry.zone, entry.name, entry.modified) else { continue }
       if let last, !last.precedes(record, query) { continue }
       first.insert(record)
+      memory.hold(first.bytes)
     }
-    return try write(first.sorted, limit, part, message, key)
+    return try write(first.sorted, min(limit, first.shownMax), part, message, key, &memory)
+  }
+
+  /// How many records a query may look through.
+  private func recordCount(of name: String?, _ key: DatabaseKey) -> Int {
+    core.withLock { core in
+      if let name { return core.state.zone(name, in: key)?.entries.count ?? 0 }
+      let lives = core.state.databases[key]?.zones.values
+      return lives?.reduce(0) { $0 + (core.state.zones[$1]?.entries.count ?? 0) } ?? 0
+    }
   }
 
   private func queryPart(
@@ -112,7 +123,8 @@ extension CloudServer {
   }
 
   private func write(
-    _ found: [FoundRecord], _ limit: Int, _ part: QueryPart, _ message: QueryRequest, _ key: DatabaseKey
+    _ found: [FoundRecord], _ limit: Int, _ part: QueryPart, _ message: QueryRequest, _ key: DatabaseKey,
+    _ memory: inout RequestMemory
   ) throws(ServerRefusal) -> [UInt8] {
     let desired = DesiredFields(message.desiredKeys)
     let forms = part.zones.mapValues { name in
@@ -124,6 +136,7 @@ extension CloudServer {
     json.beginArray()
     var shown = 0
     for one in found.prefix(limit) where json.bytes.count < limits.answerBytesMax || shown == 0 {
+      memory.hold(json.bytes.count)
       let record = try read(one.lsn)
       do throws(ByteReaderError) {
         try forms[one.zone]?.write(

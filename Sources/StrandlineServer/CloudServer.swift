@@ -51,6 +51,7 @@ public final class CloudServer: Sendable {
     /// The number of requests that are still throttled; nil for all.
     var throttled: Int?
     var sessions = SessionTable()
+    var lookedReferences = 0
     /// The API tokens that are accepted; nil for any.
     var apiTokens: Set<String>?
   }
@@ -63,6 +64,7 @@ public final class CloudServer: Sendable {
   /// How many requests have left `core` and wait until what they saw is durable.
   private let waiting = Atomic(0)
   let limits: ServerLimits
+  let large: LargeRequests
   let journal: any ServerJournal
   let environment: SystemEnvironment
   private let onLine: @Sendable (String) -> Void
@@ -79,6 +81,7 @@ public final class CloudServer: Sendable {
     self.environment = environment
     self.onLine = onLine
     self.limits = limits
+    large = LargeRequests(places: limits.largeRequestsMax)
     core = OrderedMutex(.server, Core(state: state))
     setFaults(faults)
   }
@@ -182,6 +185,16 @@ public final class CloudServer: Sendable {
   ///
   /// For tests: a test gives a disk the permit for a sync when all of them wait for it.
   package var waitingRequests: Int { waiting.load(ordering: .sequentiallyConsistent) }
+
+  /// How many requests wait because others hold much memory.
+  ///
+  /// For tests: they wait until a request waits.
+  package var requestsWaitingForMemory: Int { large.waiting.load(ordering: .sequentiallyConsistent) }
+
+  /// How many references requests have looked at to save and delete records.
+  ///
+  /// For tests: they compare it with what the requests brought.
+  package var lookedReferences: Int { front.withLock { $0.lookedReferences } }
 
   /// A record as the server holds it now; nil if it is deleted or was never there.
   package func record(_ name: String, zone: String, in key: DatabaseKey) throws -> JournalRecord? {

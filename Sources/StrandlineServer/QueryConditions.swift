@@ -179,7 +179,7 @@ struct QueryOrder {
 
   /// What records are compared by. With an order by distance those without a place come last, in both directions.
   func key(_ value: FieldValue?) -> FieldValue? {
-    guard let center else { return value }
+    guard let center else { return value?.sortKey }
     guard case .location(let place)? = value else { return .double(isAscending ? .infinity : -1) }
     return .double(place.metres(from: center))
   }
@@ -240,6 +240,17 @@ struct FoundRecord {
   var name: String
   var keys: [FieldValue?]
 
+  /// The bytes of the texts and bytes that it is sorted by.
+  var keyBytes: Int {
+    keys.reduce(0) { sum, key in
+      switch key {
+      case .string(let text): sum + text.utf8.count
+      case .bytes(let bytes): sum + bytes.count
+      default: sum
+      }
+    }
+  }
+
   /// Whether it comes before another one. Records that are equal in all come in the order of their names.
   func precedes(_ other: FoundRecord, _ query: CheckedQuery) -> Bool {
     for (place, order) in query.orders.enumerated() {
@@ -252,18 +263,42 @@ struct FoundRecord {
 }
 
 /// The first of the records that a query finds: a heap whose root is the last of them, so that the others are not kept.
+///
+/// What records are sorted by may be as long as a record. Where that comes to more than so many bytes, the last are dropped,
+/// and so is what would come after them: the page is shorter.
 struct FirstRecords {
   private var heap: [FoundRecord] = []
   private let query: CheckedQuery
-  private let limit: Int
+  private var limit: Int
+  private let bytesMax: Int
+  /// The bytes of what the records are sorted by.
+  private(set) var bytes = 0
+  private var isCut = false
 
-  init(_ limit: Int, _ query: CheckedQuery) {
+  /// - Parameter bytesMax: of what records are sorted by; two records are kept however long that is.
+  init(_ limit: Int, bytesMax: Int, _ query: CheckedQuery) {
     self.limit = limit
+    self.bytesMax = bytesMax
     self.query = query
   }
 
+  /// How many of the records a page may show: if some were dropped, the last says where the next page begins.
+  var shownMax: Int { isCut ? heap.count - 1 : .max }
+
   mutating func insert(_ record: FoundRecord) {
+    add(record)
+    while bytes > bytesMax, heap.count > 2 {
+      isCut = true
+      limit = heap.count - 1
+      bytes -= heap[0].keyBytes
+      heap[0] = heap.removeLast()
+      sink()
+    }
+  }
+
+  private mutating func add(_ record: FoundRecord) {
     if heap.count < limit {
+      bytes += record.keyBytes
       heap.append(record)
       var place = heap.count - 1
       while place > 0, heap[(place - 1) / 2].precedes(heap[place], query) {
@@ -271,6 +306,7 @@ struct FirstRecords {
         place = (place - 1) / 2
       }
     } else if let last = heap.first, record.precedes(last, query) {
+      bytes += record.keyBytes - last.keyBytes
       heap[0] = record
       sink()
     }
@@ -315,6 +351,15 @@ extension FieldValue {
       return .reference(reference)
     case .list(.references, let items): return .list(.references, items.map(\.withoutAction))
     default: return self
+    }
+  }
+
+  /// What the value is sorted by: itself, or, of a kind that has no order, any value of such a kind, because a list may have
+  /// a hundred times the bytes in memory that it has in a record.
+  var sortKey: FieldValue {
+    switch self {
+    case .string, .int64, .double, .date, .bytes: self
+    case .reference, .location, .asset, .list, .encrypted, .opaque: .list(.unknown, [])
     }
   }
 

@@ -80,17 +80,35 @@ struct LinkDraft: Sendable {
   /// By target and source: how the source refers to it after the request. Empty: not any more.
   private var changed: [CloudName: [CloudName: LinkActions]] = [:]
   private var deleteSelfCounts: [CloudName: Int] = [:]
+  /// How many references it has looked at.
+  private(set) var looked = 0
 
   init(_ base: LinkIndex) { self.base = base }
 
   /// The records that refer to a target with an action, in the order of their names.
-  func sources(of target: CloudName, _ action: LinkActions) -> [CloudName] {
+  mutating func sources(of target: CloudName, _ action: LinkActions) -> [CloudName] {
     let before = base[target]?.actions ?? [:]
     let changed = changed[target] ?? [:]
+    looked += before.count + changed.count
     var names: [CloudName] = []
     for (name, actions) in before where actions.contains(action) && changed[name] == nil { names.append(name) }
     for (name, actions) in changed where actions.contains(action) { names.append(name) }
     return names.sorted()
+  }
+
+  /// The first record, by name, that referred to a target with an action before the request, without those that the request
+  /// changes.
+  mutating func firstSource(
+    of target: CloudName, _ action: LinkActions, butNot isChanged: (CloudName) -> Bool
+  ) -> CloudName? {
+    let before = base[target]?.actions ?? [:]
+    looked += before.count
+    var first: CloudName?
+    for (name, actions) in before where actions.contains(action) && !isChanged(name) {
+      if let least = first, least < name { continue }
+      first = name
+    }
+    return first
   }
 
   /// A record has other references than before.
@@ -100,6 +118,7 @@ struct LinkDraft: Sendable {
   mutating func change(
     _ source: CloudName, from old: [RecordLink], to new: [RecordLink], limit: Int = .max
   ) -> CloudName? {
+    looked += old.count + new.count
     let changes = LinkChange.all(from: old, to: new)
     let full = changes.filter { $0.deleteSelfCount > 0 && deleteSelfCount(of: $0.target) >= limit }
     if let first = full.map(\.target).min() { return first }

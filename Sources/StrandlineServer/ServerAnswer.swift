@@ -88,7 +88,9 @@ extension CloudServer {
       var key = route.key
       let user = try user(request, route, &headers)
       if key.scope != .public { key.user = user }
-      let body = try reply(route.endpoint, request, key, user)
+      var memory = RequestMemory(large)
+      memory.hold(request.body.count)
+      let body = try reply(route.endpoint, request, key, user, &memory)
       if route.endpoint == .recordsModify, let number = countDownToDrop() {
         printLine("dropped answer \(number)")
         return .hang
@@ -178,7 +180,8 @@ extension CloudServer {
   /// Refuses a request that is signed with a server-to-server key. Such a request acts for the key's owner; answered for
   /// somebody else it would seem to work.
   private func checkSignature(_ request: HTTPRequest) throws(ServerRefusal) {
-    guard request.headers["x-apple-cloudkit-request-keyid"] != nil else { return }
+    let parts = ["keyid", "signaturev1", "iso8601date"]
+    guard parts.contains(where: { request.headers["x-apple-cloudkit-request-" + $0] != nil }) else { return }
     throw ServerRefusal(
       401,
       WireError(
@@ -252,22 +255,22 @@ extension CloudServer {
   // MARK: Endpoints
 
   func reply(
-    _ endpoint: Endpoint, _ request: HTTPRequest, _ key: DatabaseKey, _ user: String
+    _ endpoint: Endpoint, _ request: HTTPRequest, _ key: DatabaseKey, _ user: String, _ memory: inout RequestMemory
   ) throws(ServerRefusal) -> [UInt8] {
     switch endpoint {
     case .recordsModify:
-      return try modifyAnswer(try message(request), in: key, showsToken: try asksForToken(request))
+      return try modifyAnswer(body(of: request), in: key, showsToken: try asksForToken(request), &memory)
     case .recordsLookup:
-      return try lookupAnswer(try message(request), in: key, showsToken: try asksForToken(request))
+      return try lookupAnswer(try message(request), in: key, showsToken: try asksForToken(request), &memory)
     case .recordsQuery:
-      return try queryAnswer(try message(request), in: key, showsToken: try asksForToken(request))
-    case .changesZone: return try zoneChangesAnswer(try message(request), in: key)
+      return try queryAnswer(try message(request), in: key, showsToken: try asksForToken(request), &memory)
+    case .changesZone: return try zoneChangesAnswer(try message(request), in: key, &memory)
     case .changesDatabase: return WireJSON.encode(try databaseChanges(try message(request), in: key))
     case .zonesList: return WireJSON.encode(try listZones(in: key))
     case .zonesLookup:
       return WireJSON.encode(try lookupZones((try message(request) as ZonesLookupRequest).zones, in: key))
     case .zonesModify: return WireJSON.encode(try modifyZones(try message(request), in: key))
-    case .recordsChanges: return try recordChangesAnswer(try message(request), in: key)
+    case .recordsChanges: return try recordChangesAnswer(try message(request), in: key, &memory)
     case .zonesChanges: return try zonesChangesAnswer(try message(request), in: key)
     case .usersCaller, .usersCurrent, .usersDiscover, .usersByEmail, .usersByName, .usersOfContacts:
       guard key.scope == .public else {
@@ -297,14 +300,20 @@ extension CloudServer {
     try parameter("getCurrentSyncToken", request) == "true"
   }
 
+  /// An empty body is read as `{}`: it is valid where every key is optional.
+  private func body(of request: HTTPRequest) -> [UInt8] { request.body.isEmpty ? Array("{}".utf8) : request.body }
+
   private func message<Message: WireMessage>(_ request: HTTPRequest) throws(ServerRefusal) -> Message {
-    let bytesMax = limits.bodyBytesMax
     do throws(JSONError) {
-      // An empty body is read as `{}`: it is valid where every key is optional.
-      return try WireJSON.decode(
-        Message.self, request.body.isEmpty ? Array("{}".utf8) : request.body, bytesMax: bytesMax)
+      return try WireJSON.decode(Message.self, body(of: request), bytesMax: limits.bodyBytesMax)
     } catch {
-      throw ServerRefusal(400, WireError(.badRequest, "the body cannot be read: \(error)"))
+      throw ServerRefusal(unreadable: error)
     }
+  }
+}
+
+extension ServerRefusal {
+  init(unreadable error: JSONError) {
+    self.init(400, WireError(.badRequest, "the body cannot be read: \(error)"))
   }
 }

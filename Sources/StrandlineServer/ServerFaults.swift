@@ -79,6 +79,9 @@ package struct ServerLimits: Sendable, Hashable {
   /// The most references with DELETE_SELF or VALIDATE of the records that one `records/modify` saves, as they are after
   /// it. CloudKit names no such limit.
   package var modifyLinksMax = 20_000
+  /// How many references and changes one `records/modify` may look at again, because an operation is refused after others
+  /// were applied that are then looked at without it.
+  package var modifyRepeatsMax = 1_000_000
   /// How long a query may take: the server has no indexes, and reads the records that a query names fields of.
   package var queryMillisecondsMax: Int64 = 10_000
   /// Whether a field of a record type keeps the type of its first value: a value of another type is then refused, as in
@@ -88,9 +91,11 @@ package struct ServerLimits: Sendable, Hashable {
   package var headerBytesMax = 16 << 10
   /// The most bytes of a request's body.
   package var bodyBytesMax = 16 << 20
-  /// The most bytes of all requests' bodies, and of all answers that are being sent, at a time, without those of 64 KiB or
+  /// The most bytes that all requests' bodies, and all answers that are being sent, take at a time, without those of 64 KiB or
   /// less. If they are more, the connections are cut that have for longest sent no whole request, or not read their answer.
   package var bodiesBytesMax = 256 << 20
+  /// The most requests at a time that hold more than a little while they are answered. Others wait, none is refused.
+  package var largeRequestsMax = 8
   /// The most connections at a time, as far as the process may have so many descriptors. If all are taken, the one that
   /// has sent no whole request for longest is cut for a new one; if all are being answered, the new one gets 503.
   package var connectionsMax = 500

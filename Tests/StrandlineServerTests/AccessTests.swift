@@ -194,12 +194,13 @@ import Testing
     #expect(old.status == 421)
   }
 
-  @Test func `a request that is signed with a server's key is refused by name`() throws {
+  @Test(arguments: ["KeyID", "SignatureV1", "ISO8601Date"])
+  func `a request that is signed with a server's key is refused by name`(_ part: String) throws {
     let server = CloudServer.still()
     var request = HTTPRequest(
       origin: "http://127.0.0.1:1", path: "/database/1/iCloud.test/development/public/records/lookup",
       body: Array(#"{"records":[]}"#.utf8))
-    request.headers.append("X-Apple-CloudKit-Request-KeyID", String(repeating: "a", count: 64))
+    request.headers.append("X-Apple-CloudKit-Request-\(part)", String(repeating: "a", count: 64))
     guard case .respond(let answer) = server.answer(request) else { return }
     let body = String(decoding: answer.body, as: UTF8.self)
     #expect(

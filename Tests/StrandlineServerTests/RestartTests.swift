@@ -19,8 +19,12 @@ struct RestartTests {
       fileSystem: disk, clock: SimulatedClock(autoAdvance: true), random: SeededRandom(seed: seed))
   }
 
-  static func open(_ disk: any FileSystem, seed: UInt64 = 1) throws -> CloudServer {
-    try CloudServer(directory: "/server", environment: environment(disk, seed: seed), controlIntervalMilliseconds: nil)
+  static func open(
+    _ disk: any FileSystem, seed: UInt64 = 1, limits: ServerLimits = ServerLimits()
+  ) throws -> CloudServer {
+    try CloudServer(
+      directory: "/server", limits: limits, environment: environment(disk, seed: seed),
+      controlIntervalMilliseconds: nil)
   }
 
   static func save(_ name: String, _ value: Int64, tag: String? = nil) -> ModifyRequest {

@@ -154,6 +154,39 @@ struct SharedSyncTests {
     disk.disarm()
   }
 
+  @Test func `a request that would hold much waits while others do, and a small one is answered`() async throws {
+    try server.close()
+    var limits = ServerLimits()
+    limits.largeRequestsMax = 1
+    let server = try RestartTests.open(disk, limits: limits)
+    for name in ["large", "still"] {
+      var save = RestartTests.save(name, 1)
+      save.operations[0].record.fields?["text"] = .string(String(repeating: "x", count: 300_000))
+      _ = try server.modify(save, in: database)
+    }
+    disk.arm()
+    // The request has a few bytes, and what it changes 300 kB.
+    func touch() throws -> Asking {
+      try Asking { () throws(ServerRefusal) in try server.modify(RestartTests.save("large", 2), in: database) }
+    }
+    let first = try touch()
+    disk.waitForSync()
+    let second = try touch()
+    let reading = try Asking { () throws(ServerRefusal) in
+      let names = ["still", "still"].map { RecordsLookupRequest.Item(recordName: $0) }
+      return try server.lookup(RecordsLookupRequest(zoneID: WireZoneID(notes), records: names), in: database)
+    }
+    while server.requestsWaitingForMemory < 2 { await Task.yield() }
+    let small = try Asking { () throws(ServerRefusal) in try server.lookup(Self.lookup("old"), in: database) }
+    #expect(try small.wait()?.get().records.first?.fields?["value"] == .int64(1))
+    #expect(first.answer == nil && second.answer == nil && reading.answer == nil)
+    disk.disarm()
+    for asking in [first, second, reading] { #expect(try asking.wait()?.get().records.first?.error == nil) }
+    #expect(server.requestsWaitingForMemory == 0)
+    #expect(try server.record("large", zone: "Notes", in: database)?.fields["value"] == .int64(2))
+    try server.close()
+  }
+
   @Test func `a writer builds on what is not durable yet`() async throws {
     disk.arm()
     let first = try save("old", 2)

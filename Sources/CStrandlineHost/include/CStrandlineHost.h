@@ -13,6 +13,10 @@ char **strandline_environment(void);
 /// `descriptor`. A second signal of the same number has its default effect and ends the process. Returns 0 or an errno.
 int strandline_catch_interrupts(int descriptor);
 
+/// From now on the system's allocator gives a large block that is freed back to the system. Has no effect with another
+/// allocator than glibc's.
+void strandline_return_large_blocks(void);
+
 // SQLite, if it is installed, for comparison in benchmarks.
 
 /// Loads the SQLite library. Returns its version, or NULL if it is not installed.

@@ -176,6 +176,8 @@ struct ServeCommand: Sendable {
   private func listen(_ access: PageAccess, _ onLine: @escaping @Sendable (String) -> Void) throws -> LocalServer {
     // Some systems give a process 256 descriptors.
     DescriptorLimit.raise(to: ServerLimits().connectionsMax + Self.descriptorsKept)
+    // An answer of some megabytes is made by one of hundreds of threads, none of which needs to keep its memory.
+    FreedMemory.goesBack()
     do {
       return try LocalServer.run(
         directory: directory, port: port, allowedHosts: allowedHosts, allowedOrigins: allowedOrigins,

@@ -72,6 +72,13 @@ package struct ModifyRequest: WireMessage {
   }
 
   package init(_ json: inout JSONReader) throws(JSONError) {
+    try self.init(&json) { json throws(JSONError) in try [Operation](&json) }
+  }
+
+  /// - Parameter readOperations: reads the list of operations.
+  fileprivate init(
+    _ json: inout JSONReader, _ readOperations: (inout JSONReader) throws(JSONError) -> [Operation]
+  ) throws(JSONError) {
     self.init(zoneID: nil, atomic: nil, desiredKeys: nil, operations: [])
     var operations: [Operation]?
     try json.object(Key.self) { key, json throws(JSONError) in
@@ -80,7 +87,7 @@ package struct ModifyRequest: WireMessage {
       case .atomic: atomic = try json.optional()
       case .desiredKeys: desiredKeys = try json.optional()
       case .numbersAsStrings: numbersAsStrings = try json.optional()
-      case .operations: operations = try [Operation](&json)
+      case .operations: operations = try readOperations(&json)
       }
     }
     guard let operations else { throw json.missing("operations") }
@@ -95,6 +102,62 @@ package struct ModifyRequest: WireMessage {
     json.member("operations", operations)
     json.member("zoneID", zoneID)
     json.endObject()
+  }
+}
+
+/// Reads a `ModifyRequest` operation by operation: the values of a record take many times the bytes of their text, and a
+/// request may have two hundred records.
+package struct ModifyReader {
+  /// All but the operations, which may stand before the rest.
+  package let request: ModifyRequest
+  private var json: JSONReader
+  private let operations: JSONToken
+  private var count = 0
+  private var hasBegun = false
+
+  /// Reads the request, and passes over its operations.
+  package init(_ bytes: [UInt8], bytesMax: Int) throws(JSONError) {
+    json = try JSONReader(bytes, limits: JSONLimits(bytesMax: bytesMax, depthMax: WireJSON.depthMax))
+    var operations: JSONToken?
+    request = try ModifyRequest(&json) { json throws(JSONError) in
+      let begin = json.mark
+      do throws(JSONError) { operations = try json.skipValue() } catch {
+        // The same defect, with the operation and the key that have it.
+        json.move(to: begin)
+        try json.beginArray()
+        var count = 0
+        while try Self.next(&json, &count) != nil {}
+        throw error
+      }
+      return []
+    }
+    try json.finish()
+    guard let operations else { throw json.missing("operations") }
+    self.operations = operations
+  }
+
+  /// The next operation; nil after the last.
+  package mutating func next() throws(JSONError) -> ModifyRequest.Operation? {
+    do throws(JSONError) {
+      if !hasBegun {
+        hasBegun = true
+        _ = json.goBack(to: operations)
+        try json.beginArray()
+      }
+      return try Self.next(&json, &count)
+    } catch { throw error.inside("operations") }
+  }
+
+  private static func next(
+    _ json: inout JSONReader, _ count: inout Int
+  ) throws(JSONError) -> ModifyRequest.Operation? {
+    guard try json.nextItem() else { return nil }
+    guard count < WireJSON.itemsMax else { throw json.tooManyItems }
+    do throws(JSONError) {
+      let operation = try ModifyRequest.Operation(&json)
+      count += 1
+      return operation
+    } catch { throw error.inside(item: count) }
   }
 }
 

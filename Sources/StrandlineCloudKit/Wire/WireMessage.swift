@@ -69,6 +69,11 @@ extension JSONReader {
     }
   }
 
+  /// The error of a list that goes on here.
+  var tooManyItems: JSONError {
+    mutating get { error("a list of more than \(WireJSON.itemsMax) items", at: place) }
+  }
+
   /// Reads a value that may be null.
   @inline(__always)
   mutating func optional<Value: WireMessage>() throws(JSONError) -> Value? {
@@ -108,9 +113,7 @@ extension Array: WireMessage where Element: WireMessage {
     self = []
     try json.beginArray()
     while try json.nextItem() {
-      guard count < WireJSON.itemsMax else {
-        throw json.error("a list of more than \(WireJSON.itemsMax) items", at: json.place)
-      }
+      guard count < WireJSON.itemsMax else { throw json.tooManyItems }
       do throws(JSONError) { append(try Element(&json)) } catch { throw error.inside(item: count) }
     }
   }

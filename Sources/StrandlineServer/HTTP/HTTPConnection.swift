@@ -137,7 +137,12 @@ struct HTTPConnection {
     var first = Self.head(of: response, length: response.body.count, keepsAlive: head.keepsAlive)
     // A small body goes with its head, in one packet; a large one is not copied for that.
     let isSmall = body.count <= Self.smallBodyBytes
-    if isSmall { first += body } else { table.beginSending(body.count, for: id) }
+    if isSmall {
+      first += body
+    } else {
+      // What it takes, which is up to twice what it has: it grew while it was written.
+      table.beginSending(body.capacity, for: id)
+    }
     guard send(first), isSmall || send(body) else { return false }
     // If the journal has failed the server stops, so the connection ends.
     let staysOpen = head.keepsAlive && service.failure == nil
