@@ -210,6 +210,21 @@ struct WireTests {
     }
   }
 
+  @Test func `a null in the place of a field is one, from a cloud alone`() async throws {
+    let page = try await page(with: Self.record(#""fields":{"f":null,"g":{"value":"x"}}"#))
+    guard case .saved(let record) = page.changes[100] else {
+      Issue.record("\(page.changes[100])")
+      return
+    }
+    #expect(record.name == "bad" && record.fields == ["g": "x"])
+    for sender in [WireField.Sender.client, .command] {
+      #expect(throws: JSONError.self) {
+        var json = try JSONReader(Array("null".utf8), limits: JSONLimits(bytesMax: 1_000, depthMax: 10))
+        _ = try WireField.read(&json, from: sender)
+      }
+    }
+  }
+
   @Test func `an encrypted value that cannot be read stays encrypted`() async throws {
     let page = try await page(
       with: Self.record(#""fields":{"f":{"isEncrypted":true,"value":"x","type":"INT64"}}"#))

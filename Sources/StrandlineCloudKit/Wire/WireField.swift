@@ -61,6 +61,7 @@ package enum WireField {
     var value: JSONToken?
     var type: JSONToken?
     var isEncrypted = false
+    if sender == .cloud, try json.skipNull() { return nil }
     try json.beginObject()
     while let place = try json.nextKey(in: Key.names) {
       switch Key(rawValue: place) {
