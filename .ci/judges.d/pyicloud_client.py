@@ -275,9 +275,50 @@ class Cases:
         zones = client.raw_post("/zones/changes", {})
         equal([zone["zoneID"]["zoneName"] for zone in zones["zones"]], ["Docs"], "zones/changes")
         equal(client.raw_post("/zones/changes", {"metaSyncToken": zones["metaSyncToken"]})["zones"], [], "the zones that changed since")
-        public = Client(self.server, scope="public")
-        refused("BAD_REQUEST", lambda: client.raw_post("/users/discover", {}), 400)
+
+    def users(self, _):
+        container = "iCloud.judge.users"
+        private = Client(self.server, container=container)
+        private.make_zone("Docs")
+        user = private.write("create", "u", text("x")).created.userRecordName
+        public = Client(self.server, scope="public", container=container)
+
+        def got(path):
+            answer = requests.get("%s/database/1/%s/development/public%s" % (self.server.url, container, path), timeout=60)
+            equal(answer.status_code, 200, path)
+            return answer.json()
+
+        equal([person["userRecordName"] for person in got("/users/caller")["users"]], [user], "who asks")
+        equal(got("/users/current")["userRecordName"], user, "who asks, in the older form")
+        known = got("/users/discover")["users"]
+        equal([person["userRecordName"] for person in known], [user], "all users")
+        asked = {"lookupInfos": [{"userRecordName": user}, {"emailAddress": "a@example.com"}, {"phoneNumber": "1"}]}
+        equal(public.raw_post("/users/discover", asked)["users"], known, "those who are known")
+        equal(public.raw_post("/users/lookup/id", {"users": [{"userRecordName": user}, {"userRecordName": "_x"}]})["users"], known, "by name")
         equal(public.raw_post("/users/lookup/email", {"users": [{"emailAddress": "a@example.com"}]}), {"users": []}, "nobody")
+        equal(public.raw_post("/users/lookup/contacts", {}), {"users": []}, "nobody's contacts")
+        for path in ("/users/discover", "/users/lookup/id", "/users/lookup/email", "/users/lookup/contacts"):
+            refused("BAD_REQUEST", lambda p=path: private.raw_post(p, {}), 400)
+
+    def several_zones(self, _):
+        client = Client(self.server, container="iCloud.judge.many")
+        for name in ("A", "B", "C"):
+            client.make_zone(name)
+            for number in range(3):
+                client.write("create", "%s%d" % (name, number), text("x"), zone=CKZoneIDReq(zoneName=name))
+        asked = [{"zoneID": {"zoneName": name}} for name in ("A", "B", "Nowhere", "C")]
+        answer = client.raw_post("/changes/zone", {"zones": asked, "resultsLimit": 2})["zones"]
+        equal([zone.get("serverErrorCode") for zone in answer], [None, None, "ZONE_NOT_FOUND", None], "one refusal harms no other")
+        equal([[record["recordName"] for record in answer[place]["records"]] for place in (0, 1, 3)],
+              [["A0", "A1"], ["B0", "B1"], ["C0", "C1"]], "the first pages")
+        equal([record["pluginFields"] for record in answer[0]["records"]], [{}, {}], "pluginFields")
+        asked = [{"zoneID": zone["zoneID"], "syncToken": zone["syncToken"]} for zone in answer if "syncToken" in zone]
+        rest = client.raw_post("/changes/zone", {"zones": asked})["zones"]
+        equal([[record["recordName"] for record in zone["records"]] for zone in rest], [["A2"], ["B2"], ["C2"]], "the rest")
+        query = {"zoneID": {"zoneName": "A"}, "query": {"recordType": "Note"}}
+        found = Client(self.server, container="iCloud.judge.many", getCurrentSyncToken="true").raw_post("/records/query", query)
+        equal(found.get("syncToken"), rest[0]["syncToken"], "the zone's token")
+        expect("syncToken" not in client.raw_post("/records/query", query), "a token that nobody asked for")
 
     def whole_refusals(self, _):
         client = self.client
@@ -376,6 +417,9 @@ class Cases:
             with open(file, encoding="ascii") as text_file:
                 token = text_file.read().strip()
             equal(len(Client(server, ckWebAuthToken=token).zones()), 1, "the zones with a token")
+            public = Client(server, scope="public")
+            equal(public.lookup(["nobody"], zone_id=CKZoneIDReq(zoneName="_defaultZone")).records[0].serverErrorCode, "NOT_FOUND", "a public read without a token")
+            refused("AUTHENTICATION_REQUIRED", lambda: public.write("create", "a", text("x"), zone=CKZoneIDReq(zoneName="_defaultZone")), 421)
 
         self.served(body, "--require-session", "--session", file)
 
@@ -389,7 +433,7 @@ def main():
         for kind in FIELDS:
             judge.run("a field of type " + kind, lambda _, k=kind: cases.fields(k))
         for name in (
-            "zones", "edits", "several", "pages", "queries", "older_endpoints", "whole_refusals", "item_refusals", "expired", "throttled", "quota", "session",
+            "zones", "edits", "several", "pages", "queries", "older_endpoints", "users", "several_zones", "whole_refusals", "item_refusals", "expired", "throttled", "quota", "session",
         ):
             judge.run(name.replace("_", " "), getattr(cases, name))
     finally:
