@@ -164,6 +164,17 @@ extension CloudServer {
     var shownBytes = 0
     /// How many references were looked at.
     var looked = 0
+
+    /// - Parameter showsNone: whether the answer shows no fields of records whose operations do not ask for some.
+    mutating func take(_ draft: Draft, _ prepared: [Prepared], showsNone: Bool) {
+      let offset = events.count
+      events += draft.events
+      saved = draft.saved.mapValues { $0 + offset }
+      applied = draft.applied
+      for (index, event) in saved where !(prepared[index].desired?.isEmpty ?? showsNone) {
+        shownBytes += events[event].body.count
+      }
+    }
   }
 
   private func plan(
@@ -211,14 +222,7 @@ extension CloudServer {
       // many rounds as operations, each of them under the lock.
       guard broken.isEmpty else {
         repeated += draft.looked + draft.events.count
-        guard repeated <= limits.modifyRepeatsMax else {
-          throw ServerRefusal(
-            413,
-            WireError(
-              .limitExceeded,
-              "references of one record to the next make so many refusals follow from others that they are not looked for; "
-                + "change fewer records at a time"))
-        }
+        guard repeated <= limits.modifyRepeatsMax else { throw Self.refusalOfRepeats }
         continue
       }
       if isAtomic, !plan.failures.isEmpty {
@@ -232,18 +236,17 @@ extension CloudServer {
         plan.events = []
         return plan
       }
-      let offset = plan.events.count
-      plan.events += draft.events
-      plan.saved = draft.saved.mapValues { $0 + offset }
-      plan.applied = draft.applied
-      for (index, event) in plan.saved {
-        let operation = prepared[index]
-        let showsNone = operation.desired?.isEmpty ?? (message.desiredKeys?.isEmpty == true)
-        if !showsNone { plan.shownBytes += plan.events[event].body.count }
-      }
+      plan.take(draft, prepared, showsNone: message.desiredKeys?.isEmpty == true)
       return plan
     }
   }
+
+  private static let refusalOfRepeats = ServerRefusal(
+    413,
+    WireError(
+      .limitExceeded,
+      "references of one record to the next make so many refusals follow from others that they are not looked for; "
+        + "change fewer records at a time"))
 
   // MARK: Before the lock
 
