@@ -1,9 +1,9 @@
-"""The breaking cloud over TLS, where the client sends through URLSession.
+"""The breaking cloud over TLS, which the client speaks by the system's OpenSSL.
 
-The certificate is made here. The client trusts it through a preloaded library (trust.c), because FoundationNetworking on
-Linux reads the system's certificates and no others. The cases: connections that break at every byte of an answer, with
-and without the end that TLS knows; connections that are dead when the next request comes; certificates that do not
-verify; a server that works for a second on bodies below and above 64 kB, whose cost is measured and printed.
+The certificate is made here, and SSL_CERT_FILE names its authority to the client. The cases: connections that break at every
+byte of an answer, with and without the end that TLS knows; connections that are dead when the next request comes;
+certificates that do not verify; a server that works for a second on bodies below and above 64 kB, whose cost is measured and
+printed.
 """
 
 import sys
@@ -11,10 +11,10 @@ import sys
 sys.dont_write_bytecode = True
 from breaking_cloud import *  # noqa: E402,F403
 
-# What one broken connection may cost the client: it was 20 s and 3.7 million context switches when a POST was sent again
-# without its body. A switch or two in a microsecond of waiting is FoundationNetworking's own, so this is far above.
+# What one broken connection may cost the client: it was 20 s and 3.7 million context switches when a library sent a POST again
+# without its body.
 SECONDS = 15
-SWITCHES = 400_000
+SWITCHES = 20_000
 
 
 class Certificates:
@@ -58,19 +58,6 @@ class Certificates:
         return context
 
 
-def trusting(judge, certificates):
-    """The variables under which the client trusts the judge's authority."""
-    library = os.path.join(judge.work, "trust.so")
-    compiler = shutil.which("clang") or shutil.which("cc")
-    if compiler is None and shutil.which("swiftc"):
-        compiler = os.path.join(os.path.dirname(os.path.realpath(shutil.which("swiftc"))), "clang")
-    expect(compiler, "there is no compiler of C")
-    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "trust.c")
-    done = subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library, source, "-ldl"], capture_output=True)
-    expect(done.returncode == 0, "trust.c: %s" % done.stderr.decode())
-    return {"LD_PRELOAD": library, "JUDGE_CERTIFICATES": certificates.authority[0]}
-
-
 def politely(action):
     """The action, and then the end that TLS knows."""
 
@@ -88,7 +75,7 @@ class Secure:
         self.judge, self.server = judge, server
         self.upload = Upload(judge, server)
         self.certificates = Certificates(judge)
-        self.variables = trusting(judge, self.certificates)
+        self.variables = {"SSL_CERT_FILE": self.certificates.authority[0]}
         self.context = self.certificates.context(self.certificates.server)
 
     def sync(self, cloud, store, container):
@@ -125,7 +112,7 @@ class Secure:
         with Cloud(self.server.port, self.certificates.context(pair)) as cloud:
             run = self.sync(cloud, store, self.upload.container())
             expect(run.code == 69, "exit code 69 was expected: %s" % run)
-            expect("certificate is not valid" in run.err and re.search(words, run.err), "'%s' was expected: %s" % (words, run))
+            expect("certificate is not accepted" in run.err and re.search(words, run.err), "'%s' was expected: %s" % (words, run))
             expect(not cloud.requests, "a request was sent: %s" % [str(request) for request in cloud.requests])
         status = json.loads(self.judge.command("status", "--json", store).out)
         expect(status["unsettled"] == RECORDS, "the records are no longer to be sent: %s" % status)
@@ -161,8 +148,8 @@ def header_bytes():
 def cases(judge, server):
     secure = Secure(judge, server)
     own = secure.certificates
-    yield "a certificate of an unknown authority", lambda folder: secure.refused(folder, own.unknown, "SSL certificate problem")
-    yield "a certificate of another host", lambda folder: secure.refused(folder, own.other_host, "does not match|no alternative")
+    yield "a certificate of an unknown authority", lambda folder: secure.refused(folder, own.unknown, "self.signed certificate")
+    yield "a certificate of another host", lambda folder: secure.refused(folder, own.other_host, "IP address mismatch")
     for kilobytes in (40, 180):
         yield "a body of %d records" % kilobytes, lambda folder, k=kilobytes: secure.measured(folder, k)
     for endpoint in ("users/caller", "changes/database", "zones/modify", "records/modify"):
@@ -182,45 +169,20 @@ def cases(judge, server):
             folder, {e: [closes_after]}, {e: 1})
         yield "%s: ended after the answer" % endpoint, lambda folder, e=endpoint: secure.case(
             folder, {e: [politely(closes_after)]}, {e: 1})
-    # FoundationNetworking ends the process, by a signal, if a connection ends within the answer's header. Nothing outside
-    # of it can prevent that. So a few cuts there show that nothing is lost or applied twice, and the rest are left out.
-    for place in (1, 20, 30):
-        yield "records/modify: cut after %d bytes, within the header" % place, lambda folder, k=place: crash(folder, secure, cut(k))
     first = header_bytes() + 4
-    for place in range(first, first + 420, 5):
+    for place in [*range(1, first), *range(first, first + 420, 5)]:
         for name, action in (("cut", cut(place)), ("ended", politely(cut(place)))):
             yield "records/modify: %s after %d bytes" % (name, place), lambda folder, a=action: secure.case(
                 folder, {"records/modify": [a]}, {"records/modify": 1})
 
 
-def crash(folder, secure, action):
-    store = os.path.join(folder, "store")
-    container = secure.upload.container()
-    shutil.copytree(secure.upload.template, store)
-    with Cloud(secure.server.port, secure.context) as cloud:
-        cloud.breaks = {"records/modify": [action]}
-        run = secure.upload.sync(cloud, store, container, {**secure.variables, "SWIFT_BACKTRACE": "enable=no"})
-        is_known = run.code < 0 and "Transfer completed, but there's no response" in run.err
-        expect(run.code == 0 or is_known, "%s" % run)
-        if is_known:
-            secure.judge.crashes += 1
-        cloud.check_posts()
-        run = secure.sync(cloud, store, container)
-        expect(run.code == 0 and " 0 unsettled" in run.out, "the sync after it: %s" % run)
-        expect(len(cloud.applied) == RECORDS, "applied: %s" % cloud.applied)
-        expect(all(count == 1 for count in cloud.applied.values()), "applied twice: %s" % cloud.applied)
-
-
 def main():
     judge = Judge("tls-cloud", sys.argv)
-    judge.crashes = 0
     server = Server(judge)
     try:
         judge.run_all(cases(judge, server), workers=6)
     finally:
         code = server.stop()
-    if judge.crashes:
-        judge.note("FoundationNetworking ended the process in %d of 3 cuts within a header; the next sync was right" % judge.crashes)
     if code != 0:
         judge.failures.append("the server ended with %s" % code)
     judge.finish()

@@ -4,12 +4,12 @@
 // carried out. So a connection is handed out only if it is quiet and was used lately. A server that closes it in the same
 // moment costs the caller one error, at once.
 
-internal import StrandlineSystem
+internal import Synchronization
 
 /// Idle connections by server.
 final class ConnectionPool: Sendable {
   private struct Idle {
-    var connection: Connection
+    var connection: Channel
     var sinceNanoseconds: UInt64
   }
   /// By server; the one that was used last stands last.
@@ -22,7 +22,7 @@ final class ConnectionPool: Sendable {
 
   /// Removes and returns the connection to a server that was used last and can be used again, or nil. Closes those that
   /// cannot.
-  func take(to server: HTTPOrigin, nowNanoseconds: UInt64) -> Connection? {
+  func take(to server: HTTPOrigin, nowNanoseconds: UInt64) -> Channel? {
     idle.withLock { idle in
       Self.closeOld(&idle, nowNanoseconds)
       while let last = idle[server]?.popLast() {
@@ -36,7 +36,7 @@ final class ConnectionPool: Sendable {
   }
 
   /// Keeps a connection whose last answer was read to its end.
-  func put(_ connection: Connection, to server: HTTPOrigin, nowNanoseconds: UInt64) {
+  func put(_ connection: Channel, to server: HTTPOrigin, nowNanoseconds: UInt64) {
     idle.withLock { idle in
       Self.closeOld(&idle, nowNanoseconds)
       var all = idle[server] ?? []

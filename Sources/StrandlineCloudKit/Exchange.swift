@@ -83,11 +83,17 @@ package struct Exchange<Caller: Sendable>: Sendable {
     return []
   }
 
+  /// The whole time has passed without the whole answer.
+  package mutating func giveUp(afterSeconds seconds: Double) -> [Action] {
+    end(failure("timed out: no whole answer within \(seconds) s"), cancelling: true)
+  }
+
   /// URLSession completed the request: with the whole answer, or with a problem.
   package mutating func complete(_ problem: Problem?) -> [Action] {
     switch problem {
     case .cancelled: end(.failure(CancellationError()), cancelling: false)
     case .failed(let words): end(failure(words), cancelling: false)
+    case .noSecureConnection(let words): end(failure(words, .noSecureConnection), cancelling: false)
     case .tooLarge(let head): end(tooLarge(head), cancelling: false)
     case nil: end(answer, cancelling: false)
     }
@@ -101,6 +107,8 @@ package struct Exchange<Caller: Sendable>: Sendable {
     case cancelled
     /// In words that hold no token.
     case failed(String)
+    /// There is no secure connection, and time alone does not change it. In words that hold no token.
+    case noSecureConnection(String)
     /// The body of the answer that begins so has more bytes than are taken.
     case tooLarge(HTTPResponse)
   }
@@ -127,8 +135,10 @@ package struct Exchange<Caller: Sendable>: Sendable {
     }
   }
 
-  private func failure(_ words: String) -> Result<HTTPResponse, any Error> {
-    .failure(CloudError(.networkError, reason: "\(origin): \(words)"))
+  private func failure(
+    _ words: String, _ code: CloudError.Code = .networkError
+  ) -> Result<HTTPResponse, any Error> {
+    .failure(CloudError(code, reason: "\(origin): \(words)"))
   }
 
   private func tooLarge(_ head: HTTPResponse) -> Result<HTTPResponse, any Error> {

@@ -1,50 +1,37 @@
-// Sends requests to `http:` addresses over sockets of our own.
+// Sends requests over sockets of our own: to `http:` addresses plain, to `https:` addresses under the system's OpenSSL where the
+// system brings no TLS for Swift.
 //
 // FoundationNetworking on Linux sends a POST a second time, without its body, when a kept-alive connection dies before the
-// answer, and occupies a core while a server works on a large body. Here a request is written once. It is written again
-// only if no byte of it was written, which is the one case in which the server cannot have seen it. Each request has a
-// thread that blocks in poll(2); Exchange.swift decides what its caller is told.
+// answer, occupies a core while a server works on a large body, hangs at a 401 that asks for a password, and ends the process if
+// a connection ends within a header. Here a request is written once. It is written again only if no byte of it was written, which
+// is the one case in which the server cannot have seen it. Each request has a thread that blocks in poll(2); Exchange.swift decides
+// what its caller is told.
 
 internal import Strandline
 package import StrandlineSystem
 
-/// Sends requests to `http:` addresses, over connections of its own that it keeps open for the next request.
+/// Sends requests over connections of its own that it keeps open for the next request.
 ///
-/// For servers on this machine and in a network that is trusted: nothing is encrypted. It follows no redirect (the caller
-/// gets the 3xx answer, so no token travels to another host), uses no proxy, and asks for no compression.
+/// To an `http:` address nothing is encrypted: it is for servers on this machine and in a network that is trusted. To an `https:`
+/// address TLS 1.2 or later is spoken, and the server's certificate must be for the address's host and of an authority that is
+/// trusted; on Apple's systems such an address is refused, because URLSession is for it there. It follows no redirect (the
+/// caller gets the 3xx answer, so no token travels to another host), uses no proxy, speaks no HTTP/2, and asks for no compression.
 ///
 /// A request is sent at most once: if its connection breaks after a byte of it was written, the call throws. Up to 4 idle
 /// connections to each server are kept, for 30 s each.
 package final class SocketTransport: Transport, CustomStringConvertible {
   private let limits: SocketLimits
   private let pool = ConnectionPool()
+  private let trust: ServerTrust
   private let clock: any SystemClock
 
-  /// A transport with its own connections. Every time is in seconds.
-  ///
-  /// - Parameters:
-  ///   - connectTimeout: for each address of the host, until it is connected. The name's resolution comes before, and takes
-  ///     as long as the system's resolver allows.
-  ///   - answerTimeout: from the end of the request to the first byte of the answer: the time that the server works.
-  ///   - idleTimeout: between two bytes of the answer, and while the server takes no byte of the request.
-  ///   - totalTimeout: for the request and its answer together.
-  ///   - answerBytesMax: the largest body that is accepted. A header may have 64 KiB.
-  package convenience init(
-    connectTimeout: Double = 10, answerTimeout: Double = 60, idleTimeout: Double = 60, totalTimeout: Double = 300,
-    answerBytesMax: Int = 64 << 20
+  /// A transport with its own connections. The clock decides when the total time has passed; the system measures the waits.
+  package init(
+    _ limits: SocketLimits = SocketLimits(), trust: ServerTrust = ServerTrust(),
+    clock: any SystemClock = SystemEnvironment.real.clock
   ) {
-    var limits = SocketLimits()
-    limits.connectMilliseconds = SocketLimits.milliseconds(connectTimeout)
-    limits.answerMilliseconds = SocketLimits.milliseconds(answerTimeout)
-    limits.idleMilliseconds = SocketLimits.milliseconds(idleTimeout)
-    limits.totalMilliseconds = SocketLimits.milliseconds(totalTimeout)
-    limits.answerBytesMax = answerBytesMax
-    self.init(limits, clock: SystemEnvironment.real.clock)
-  }
-
-  /// The same with a clock that a test controls: it decides when the total time has passed. The system measures the waits.
-  package init(_ limits: SocketLimits, clock: any SystemClock) {
     self.limits = limits
+    self.trust = trust
     self.clock = clock
   }
 
@@ -64,7 +51,7 @@ package final class SocketTransport: Transport, CustomStringConvertible {
       throw CloudError(
         .networkError, reason: "'\(request.origin)' is not a server's address; give http://host:port or https://host")
     }
-    guard server.scheme == "http" else {
+    guard ServerTrust.schemes.contains(server.scheme) else {
       throw CloudError(.networkError, reason: "\(request.origin): the transport over sockets carries http: only")
     }
     guard let message = HTTPRequestWriter.bytes(of: request, to: server) else {
@@ -72,7 +59,8 @@ package final class SocketTransport: Transport, CustomStringConvertible {
         .badRequest, reason: "\(request.origin): the request's method, path or header cannot be written as HTTP/1.1")
     }
     let call = SocketCall(
-      message, method: request.method, origin: request.origin, server: server, limits: limits, pool: pool, clock: clock)
+      message, method: request.method, origin: request.origin, server: server, limits: limits,
+      shared: SocketCall.Shared(pool: pool, trust: trust, clock: clock))
     return try await withTaskCancellationHandler {
       try await withCheckedThrowingContinuation { continuation in
         call.update { $0.wait(continuation) }
@@ -86,9 +74,14 @@ package final class SocketTransport: Transport, CustomStringConvertible {
 
 /// How long a request may take, and how large its answer may be.
 package struct SocketLimits: Sendable {
+  /// For each address of the host, until it is connected; and then for TLS's handshake. The name's resolution comes before, and
+  /// takes as long as the system's resolver allows.
   package var connectMilliseconds: Int64 = 10_000
+  /// From the end of the request to the first byte of the answer: the time that the server works.
   package var answerMilliseconds: Int64 = 60_000
+  /// Between two bytes of the answer, and while the server takes no byte of the request.
   package var idleMilliseconds: Int64 = 60_000
+  /// For the request and its answer together.
   package var totalMilliseconds: Int64 = 300_000
   package var headerBytesMax = 64 << 10
   package var answerBytesMax = 64 << 20
@@ -106,27 +99,31 @@ private final class SocketCall: Sendable {
   private let method: String
   private let server: HTTPOrigin
   private let limits: SocketLimits
-  private let pool: ConnectionPool
-  private let clock: any SystemClock
-  private let exchange: OrderedMutex<Exchange<Caller>>
+  private let shared: Shared
+  private let exchange: Mutex<Exchange<Caller>>
+
+  /// What the requests of one transport have in common.
+  struct Shared: Sendable {
+    var pool: ConnectionPool
+    var trust: ServerTrust
+    var clock: any SystemClock
+  }
 
   private struct Link {
-    var connection: Connection?
+    var connection: Channel?
     var isCancelled = false
   }
   private let link = OrderedMutex(Link())
 
   init(
-    _ message: [UInt8], method: String, origin: String, server: HTTPOrigin, limits: SocketLimits, pool: ConnectionPool,
-    clock: any SystemClock
+    _ message: [UInt8], method: String, origin: String, server: HTTPOrigin, limits: SocketLimits, shared: Shared
   ) {
     self.message = message
     self.method = method
     self.server = server
     self.limits = limits
-    self.pool = pool
-    self.clock = clock
-    exchange = OrderedMutex(Exchange(origin: origin, answerBytesMax: limits.answerBytesMax))
+    self.shared = shared
+    exchange = Mutex(Exchange(origin: origin, answerBytesMax: limits.answerBytesMax))
   }
 
   /// Gives an input to the exchange and carries out the actions, outside of its lock.
@@ -163,25 +160,25 @@ private final class SocketCall: Sendable {
 
   /// Why the thread ends without an answer, in words that hold no token.
   private struct Failure: Error {
-    var words: String
-    /// The beginning of an answer that has more bytes than are taken.
-    var tooLarge: HTTPResponse?
+    var problem: Exchange<Caller>.Problem
+    init(words: String) { problem = .failed(words) }
+    init(_ problem: Exchange<Caller>.Problem) { self.problem = problem }
   }
 
   private func run() {
-    let deadline = clock.monotonicNanoseconds() &+ UInt64(limits.totalMilliseconds) * 1_000_000
+    let deadline = shared.clock.monotonicNanoseconds() &+ UInt64(limits.totalMilliseconds) * 1_000_000
     do throws(Failure) {
       let answer = try carry(by: deadline)
       update { $0.complete(with: answer) }
     } catch {
       // What the connection still carries belongs to no other request.
       cancel()
-      update { $0.complete(error.tooLarge.map { .tooLarge($0) } ?? .failed(error.words)) }
+      update { $0.complete(error.problem) }
     }
   }
 
   private func carry(by deadline: UInt64) throws(Failure) -> HTTPResponse {
-    while let connection = pool.take(to: server, nowNanoseconds: clock.monotonicNanoseconds()) {
+    while let connection = shared.pool.take(to: server, nowNanoseconds: shared.clock.monotonicNanoseconds()) {
       // nil if the server closed it before a byte of the request was written.
       if let answer = try converse(over: connection, by: deadline) { return answer }
     }
@@ -192,7 +189,7 @@ private final class SocketCall: Sendable {
     return answer
   }
 
-  private func connect(by deadline: UInt64) throws(Failure) -> Connection {
+  private func connect(by deadline: UInt64) throws(Failure) -> Channel {
     let addresses: [String]
     do throws(SystemError) {
       addresses = try HostName.addresses(of: server.host)
@@ -203,8 +200,9 @@ private final class SocketCall: Sendable {
     var failure = Failure(words: "cannot find the host")
     for address in addresses {
       let wait = try Wait(limits.connectMilliseconds, "no connection", self, deadline)
+      let connection: Connection
       do throws(SystemError) {
-        return try Connection.connect(
+        connection = try Connection.connect(
           host: address, port: server.port, timeoutMilliseconds: wait.milliseconds, isCancelled: { self.isCancelled })
       } catch {
         if isCancelled { throw Failure(words: "cancelled") }
@@ -215,14 +213,35 @@ private final class SocketCall: Sendable {
         } else {
           failure = Failure(words: "cannot connect: \(SystemError.words(for: error.errno))")
         }
+        continue
       }
+      return try secured(connection, by: deadline)
     }
     throw failure
   }
 
-  /// Sends the request and reads its answer. Afterwards the connection is in the pool or closed. Returns nil if the server
-  /// has closed the connection and no byte of the request was written.
-  private func converse(over connection: Connection, by deadline: UInt64) throws(Failure) -> HTTPResponse? {
+  /// The connection, with TLS on it if the address asks for that.
+  private func secured(_ connection: Connection, by deadline: UInt64) throws(Failure) -> Channel {
+    let wait = try Wait(limits.connectMilliseconds, "no TLS session", self, deadline)
+    let channel: Channel
+    do throws(ChannelFailure) {
+      channel = try shared.trust.channel(over: connection, to: server)
+    } catch {
+      connection.close()
+      throw wait.failure(error)
+    }
+    try hold(channel)
+    do throws(ChannelFailure) {
+      try channel.shakeHands(timeoutMilliseconds: wait.milliseconds)
+      return channel
+    } catch {
+      if case .cut = error { throw Failure(words: "the connection ended within TLS's handshake") }
+      throw wait.failure(error)
+    }
+  }
+
+  /// Lets a cancellation close the connection.
+  private func hold(_ connection: Channel) throws(Failure) {
     let isCancelled = link.withLock { link in
       link.connection = connection
       return link.isCancelled
@@ -231,6 +250,12 @@ private final class SocketCall: Sendable {
       connection.close()
       throw Failure(words: "cancelled")
     }
+  }
+
+  /// Sends the request and reads its answer. Afterwards the connection is in the pool or closed. Returns nil if the server
+  /// has closed the connection and no byte of the request was written.
+  private func converse(over connection: Channel, by deadline: UInt64) throws(Failure) -> HTTPResponse? {
+    try hold(connection)
     var reader = HTTPAnswerReader(
       method: method, headerBytesMax: limits.headerBytesMax, bodyBytesMax: limits.answerBytesMax)
     let sent = try send(over: connection, into: &reader, by: deadline)
@@ -242,7 +267,7 @@ private final class SocketCall: Sendable {
     // If a cancellation has taken the connection it is about to close it, and no other request may get it.
     let isMine = link.withLock { $0.connection.take() } != nil
     if isMine, sent == message.count, reader.keepsAlive {
-      pool.put(connection, to: server, nowNanoseconds: clock.monotonicNanoseconds())
+      shared.pool.put(connection, to: server, nowNanoseconds: shared.clock.monotonicNanoseconds())
     } else {
       connection.close()
     }
@@ -252,17 +277,17 @@ private final class SocketCall: Sendable {
   /// Sends the request and returns how many bytes of it were written. These are fewer than all if the server closed the
   /// connection or answered before it had read them all.
   private func send(
-    over connection: Connection, into reader: inout HTTPAnswerReader, by deadline: UInt64
+    over connection: Channel, into reader: inout HTTPAnswerReader, by deadline: UInt64
   ) throws(Failure) -> Int {
     var sent = 0
     while sent < message.count, reader.answer == nil {
       let wait = try Wait(limits.idleMilliseconds, "the server does not read the request", self, deadline)
       let part: Int
-      do throws(SystemError) {
+      do throws(ChannelFailure) {
         part = try connection.sendPart(message, from: sent, timeoutMilliseconds: wait.milliseconds)
       } catch {
         // An answer that came before may lie in the system's buffer: the caller reads it, or the end.
-        if error.isDisconnected { return sent }
+        if case .system(let error) = error, error.isDisconnected { return sent }
         throw wait.failure(error)
       }
       sent += part
@@ -273,24 +298,28 @@ private final class SocketCall: Sendable {
 
   /// Reads the next bytes of the answer, or its end.
   private func receive(
-    from connection: Connection, into reader: inout HTTPAnswerReader, by deadline: UInt64
+    from connection: Channel, into reader: inout HTTPAnswerReader, by deadline: UInt64
   ) throws(Failure) {
     let wait =
       reader.hasBegun
       ? try Wait(limits.idleMilliseconds, "no byte of the rest of the answer", self, deadline)
       : try Wait(limits.answerMilliseconds, "no answer", self, deadline)
-    let bytes: [UInt8]
-    do throws(SystemError) {
+    var bytes: [UInt8] = []
+    var isCut = false
+    do throws(ChannelFailure) {
       bytes = try connection.receive(max: 64 << 10, timeoutMilliseconds: wait.milliseconds)
     } catch {
-      throw wait.failure(error)
+      guard case .cut = error else { throw wait.failure(error) }
+      isCut = true
     }
     do throws(HTTPDefect) {
       if bytes.isEmpty { try reader.end() } else { try reader.receive(bytes) }
     } catch {
-      let tooLarge: HTTPResponse? = if case .bodyTooLarge = error { reader.response } else { nil }
-      throw Failure(words: Self.words(error), tooLarge: tooLarge)
+      if case .bodyTooLarge = error { throw Failure(.tooLarge(reader.response)) }
+      throw Failure(words: Self.words(error))
     }
+    // Only the end says that such an answer is whole, and anybody on the way can end a connection.
+    if isCut { throw wait.failure(.cut) }
   }
 
   private static func words(_ defect: HTTPDefect) -> String {
@@ -309,7 +338,7 @@ private final class SocketCall: Sendable {
     private let limit: Int64
 
     init(_ own: Int64, _ what: String, _ call: SocketCall, _ deadline: UInt64) throws(Failure) {
-      let now = call.clock.monotonicNanoseconds()
+      let now = call.shared.clock.monotonicNanoseconds()
       let total = call.limits.totalMilliseconds
       guard now < deadline else { throw Failure(words: "timed out: no whole answer within \(total) ms") }
       let left = Int64(clamping: (deadline - now + 999_999) / 1_000_000)
@@ -321,10 +350,17 @@ private final class SocketCall: Sendable {
     /// The wait has ended without a result.
     var timeOut: Failure { Failure(words: "timed out: \(what) within \(limit) ms") }
 
-    func failure(_ error: SystemError) -> Failure {
-      if error.isTimeout { return timeOut }
-      if error.isDisconnected { return Failure(words: "the connection was lost before the whole answer came") }
-      return Failure(words: "the connection failed: \(SystemError.words(for: error.errno))")
+    func failure(_ failure: ChannelFailure) -> Failure {
+      switch failure {
+      case .system(let error) where error.isTimeout: timeOut
+      case .system(let error) where error.isDisconnected:
+        Failure(words: "the connection was lost before the whole answer came")
+      case .system(let error): Failure(words: "the connection failed: \(SystemError.words(for: error.errno))")
+      case .secure(let words): Failure(words: words)
+      case .noSecureConnection(let words): Failure(.noSecureConnection(words))
+      case .cut:
+        Failure(words: "the connection ended without the end that TLS knows, so the answer may be cut")
+      }
     }
   }
 }

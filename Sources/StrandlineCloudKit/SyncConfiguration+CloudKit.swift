@@ -36,6 +36,26 @@ extension SyncConfiguration {
       making: { NetworkTransport() })
   }
 
+  #if !canImport(Darwin)
+    /// The same with a server whose certificate is of an authority of your own. On Apple's systems such an authority goes into the
+    /// keychain.
+    ///
+    /// - Parameters:
+    ///   - baseURL: scheme, host and port of the server.
+    ///   - authorities: the path of a PEM file with the authorities whose certificates are accepted. Without it those are accepted
+    ///     that the system trusts, or that the environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` name. A file that cannot
+    ///     be read is the error `.unreachable` of each sync.
+    public static func cloudKit(
+      _ container: String, environment: CloudEnvironment, scope: DatabaseScope = .private,
+      apiToken: String? = nil, baseURL: String, authorities: String
+    ) -> SyncConfiguration {
+      cloudKit(
+        CloudAddress(container: container, environment: environment, scope: scope), apiToken: apiToken,
+        baseURL: baseURL,
+        making: { NetworkTransport(authorities: authorities) })
+    }
+  #endif
+
   /// The same over any transport.
   package static func cloudKit(
     _ address: CloudAddress, apiToken: String?, baseURL: String,

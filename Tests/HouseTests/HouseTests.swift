@@ -16,6 +16,8 @@ struct `The house` {
       "Sources/StrandlineLog/Log.swift", "// x\npackage import Strandline\nimport struct Foundation.Data\n")
     #expect(Rules.importsOnly(planted).count == 2)
     #expect(Rules.importsOnly(SourceText("Sources/Other/A.swift", "import Foundation")).count == 1)
+    let networking = SourceText("Sources/StrandlineCloudKit/A.swift", "internal import FoundationNetworking")
+    #expect(Rules.importsOnly(networking).count == 1)
     #expect(Rules.importsOnly(SourceText("Sources/StrandlineLog/A.swift", "// import Foundation")).isEmpty)
   }
 

@@ -25,7 +25,8 @@ enum Rules {
     ],
     "StrandlineUI": ["Strandline", "Foundation", "SwiftUI"],
     "StrandlineCloudKit": [
-      "Strandline", "StrandlineJSON", "StrandlineSystem", "Foundation", "FoundationNetworking", "CloudKit",
+      // Not FoundationNetworking, which is URLSession on Linux and loads thirty libraries.
+      "Strandline", "StrandlineJSON", "StrandlineSystem", "Foundation", "CloudKit",
     ],
     "StrandlineServer": [
       "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineJSON", "StrandlineSystem", "Foundation",

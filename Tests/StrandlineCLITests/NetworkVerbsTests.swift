@@ -41,6 +41,16 @@ struct NetworkVerbsTests {
     await machine.run(["sync", "--url", server.url, "--container", "iCloud.test"] + words + ["/A"], input: [])
   }
 
+  @Test func `an address may be in capitals`() async throws {
+    let server = try await Serving()
+    let url = server.url.replacing("http://127.0.0.1", with: "HTTP://LOCALHOST")
+    let machine = Machine(seed: 1)
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    let screen = await machine.run(["sync", "--url", url, "--container", "iCloud.test", "/A"], input: [])
+    #expect(screen.code == .done && screen.out.hasPrefix("1 uploaded; "), "\(screen)")
+    _ = await server.end()
+  }
+
   @Test func `two devices come to the same export, and the journal can be dumped and verified`() async throws {
     let server = try await Serving("--port-file", "/port")
     #expect(server.url.hasPrefix("http://127.0.0.1:"))

@@ -15,7 +15,7 @@ import Testing
       case .wait, .head, .piece: nil
       case .cancel, .cancelAgain, .cancelled: "cancelled"
       case .largePiece: "here: the answer is larger than 5 bytes"
-      case .timeOut: "here: timed out"
+      case .timeOut: "here: timed out: no whole answer within 9.0 s"
       case .answer:
         if !seen.contains(.head) {
           "here: the answer is not HTTP"
@@ -45,7 +45,7 @@ import Testing
         case .piece: exchange.receive(Array("abc".utf8))
         case .largePiece: exchange.receive(Array("abcdef".utf8))
         case .answer: exchange.complete(nil)
-        case .timeOut: exchange.complete(.failed("timed out"))
+        case .timeOut: exchange.giveUp(afterSeconds: 9)
         case .cancelled: exchange.complete(.cancelled)
         }
       for action in actions {
@@ -79,10 +79,24 @@ import Testing
     if let wait, wait < end ?? .max { done.starts = 1 }
     if let end {
       // What URLSession reports as completed needs no cancelling.
-      if [.cancel, .cancelAgain, .largePiece].contains(inputs[end]) { done.cancels = 1 }
+      if [.cancel, .cancelAgain, .largePiece, .timeOut].contains(inputs[end]) { done.cancels = 1 }
       if wait != nil { done.outcomes = [inputs[end].ends(after: Array(inputs[..<end])) ?? ""] }
     }
     return done
+  }
+
+  @Test func `a failure is told with the code that its kind has`() {
+    let problems: [(Exchange<Int>.Problem, CloudError.Code)] = [
+      (.failed("words"), .networkError), (.noSecureConnection("words"), .noSecureConnection),
+    ]
+    for (problem, code) in problems {
+      var exchange = Exchange<Int>(origin: "here", answerBytesMax: 5)
+      _ = exchange.wait(7)
+      for case .resume(_, .failure(let error)) in exchange.complete(problem) {
+        #expect(error as? CloudError == CloudError(code, reason: "here: words"))
+      }
+      #expect(exchange.isOver)
+    }
   }
 
   @Test func `every order of inputs resumes the caller once`() {

@@ -10,11 +10,16 @@ import Testing
 
 @Suite(.serialized, .timeLimit(.minutes(30))) struct NetworkTests {
   enum Kind: CaseIterable {
-    case session, sockets
+    #if canImport(Darwin)
+      case session
+    #endif
+    case sockets
 
     func transport(timeout: Double = 60, bytesMax: Int = 64 << 20) -> any Transport {
       switch self {
-      case .session: URLSessionTransport(timeout: timeout, totalTimeout: 60, answerBytesMax: bytesMax)
+      #if canImport(Darwin)
+        case .session: URLSessionTransport(timeout: timeout, totalTimeout: 60, answerBytesMax: bytesMax)
+      #endif
       case .sockets: NetworkTransport(timeout: timeout, totalTimeout: 60, answerBytesMax: bytesMax)
       }
     }

@@ -74,9 +74,7 @@ struct `A public value` {
       (HTTPHeaders(dictionaryLiteral: ("X-Token", "secret"), ("Accept", "*")), "X-Token, Accept"),
       (HTTPHeaders.Field(name: "X-Token", value: "secret"), "X-Token"),
       (HTTPRequest(origin: "https://c", path: "/p", query: "ckWebAuthToken=secret"), "POST https://c/p"),
-      (HTTPResponse(status: 200, body: [1]), "200, 1 bytes"), (URLSessionTransport(), "transport over URLSession"),
-      (SocketTransport(), "transport over sockets"),
-      (NetworkTransport(), "transport over sockets, and over URLSession for https"),
+      (HTTPResponse(status: 200, body: [1]), "200, 1 bytes"), (SocketTransport(), "transport over sockets"),
       (
         WebServicesDatabase(address: CloudAddress(container: "c"), apiToken: "secret", baseURL: "https://c/"),
         "c development private at https://c"

@@ -48,6 +48,8 @@ private let rows: [Row] = [
   Row("INTERNAL_ERROR", .retry, .retry, ends: .throttled),
   Row("SERVICE_UNAVAILABLE", .retry, .retry, ends: .throttled),
   Row("NETWORK_ERROR", .retry, .retry, ends: .unreachable),
+  // No secure connection: the cycle ends, and no record or zone has a part in it.
+  Row("NO_SECURE_CONNECTION", .retry, .halt, ends: .unreachable),
   // An answer that is none of CloudKit's: of an item it is asked again, a request ends with it, and says nothing.
   Row("UNEXPECTED_SERVER_RESPONSE", .retry, .halt, ends: .serverRefused),
   // The record, or what it needs.

@@ -39,4 +39,54 @@ void strandline_set_locks_held(uint64_t places);
 /// Names the calling thread for debuggers. Only the first 15 bytes are used.
 void strandline_name_thread(const char *name);
 
+#if !defined(__APPLE__)
+
+// TLS over memory, by the system's OpenSSL, which is found at run time. A library stays loaded; a context may make sessions on any
+// thread; one thread at a time may use a session.
+
+/// What the calls of a session return instead of a number above 0: more bytes of the peer are needed; the peer has ended the
+/// session as TLS asks for (close_notify); the session has failed, and is not to be used again.
+enum { STRANDLINE_TLS_WAITS = 0, STRANDLINE_TLS_ENDED = -1, STRANDLINE_TLS_FAILED = -2 };
+
+/// Loads a library by its name, "libssl.so.3", with every function that is used here. Returns 0 and fills in `problem` if there is
+/// no such library or it lacks one.
+intptr_t strandline_tls_load(const char *name, char *problem, size_t capacity);
+
+/// Makes what the sessions of one trust have in common: TLS 1.2 at least, without compression and renegotiation, with certificates
+/// of the authorities in a PEM file, or for NULL of those that the system trusts. Returns 0 and fills in `problem` if this fails.
+intptr_t strandline_tls_context(intptr_t library, const char *authorities, char *problem, size_t capacity);
+
+/// Frees it. Its sessions stay valid.
+void strandline_tls_context_free(intptr_t context);
+
+/// Makes a session with a server, whose certificate must be for `name`, or if that is NULL for the literal `address`. Returns 0 if
+/// neither can be one.
+intptr_t strandline_tls_session(intptr_t context, const char *name, const char *address);
+
+/// Frees it.
+void strandline_tls_session_free(intptr_t session);
+
+/// Hands over bytes that came from the peer. Returns 1, or 0 if there is no memory for them.
+int strandline_tls_feed(intptr_t session, const void *bytes, size_t count);
+
+/// Moves bytes that are to be sent to the peer to `bytes`, and returns how many; 0 if there are none.
+size_t strandline_tls_drain(intptr_t session, void *bytes, size_t capacity);
+
+/// Goes on with the handshake. Returns 1 when it is done and the certificate is good.
+long strandline_tls_handshake(intptr_t session);
+
+/// Reads decrypted bytes and returns how many.
+long strandline_tls_read(intptr_t session, void *bytes, size_t capacity);
+
+/// Encrypts bytes, which `strandline_tls_drain` then returns, and returns how many.
+long strandline_tls_write(intptr_t session, const void *bytes, size_t count);
+
+/// Encrypts the end of the session (close_notify).
+void strandline_tls_shutdown(intptr_t session);
+
+/// Why the session has failed, and whether it is the server's certificate that was refused. The words live as long as the library.
+const char *strandline_tls_problem(intptr_t session, int *is_untrusted);
+
+#endif
+
 #endif

@@ -126,7 +126,14 @@ struct SyncTarget {
   func failure(_ error: any Error) -> any Error {
     guard let error = error as? StrandlineError else { return error }
     var failure = Failure(error, store: storePath)
-    if error.code == .throttled || error.code == .unreachable {
+    if (error.underlying as? CloudError)?.code == .noSecureConnection {
+      #if canImport(Darwin)
+        failure.remedy = "a certificate for this address, of an authority that the keychain trusts"
+      #else
+        failure.remedy =
+          "a certificate for this address, of an authority that this machine trusts or that SSL_CERT_FILE=FILE names"
+      #endif
+    } else if error.code == .throttled || error.code == .unreachable {
       let wait = error.retryAfter.map { "in \(Int($0.rounded(.up))) seconds" } ?? "in a minute"
       failure.remedy = "the same command \(wait); the store keeps what was not sent"
     }

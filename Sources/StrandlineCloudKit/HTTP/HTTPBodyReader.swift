@@ -23,6 +23,8 @@ package struct HTTPBodyReader: Sendable {
   private let bytesMax: Int
   private let trailerBytesMax: Int
 
+  /// The most bytes for which there is room before they come.
+  private static let statedBytesMax = 1 << 20
   /// The most bytes of one line of a chunked body.
   private static let lineBytesMax = 1024
 
@@ -41,7 +43,7 @@ package struct HTTPBodyReader: Sendable {
       guard length <= bytesMax else { throw .bodyTooLarge(bytesMax: bytesMax) }
       place = length == 0 ? .end : .content(left: length)
       // At most so much for a length that a peer states without sending it.
-      body.reserveCapacity(min(length, 1 << 20))
+      body.reserveCapacity(min(length, Self.statedBytesMax))
     case .chunked: place = .chunkSize
     case .untilClose: place = .contentUntilClose
     }
@@ -75,6 +77,8 @@ package struct HTTPBodyReader: Sendable {
   private mutating func readPart(of rest: inout ArraySlice<UInt8>) throws(HTTPDefect) {
     switch place {
     case .content(let left):
+      // A peer that sends this much is believed: an array that doubles would hold a large body one and a half times.
+      if body.count >= Self.statedBytesMax { body.reserveCapacity(body.count + left) }
       let count = keep(left, of: &rest)
       place = count == left ? .end : .content(left: left - count)
     case .contentUntilClose:

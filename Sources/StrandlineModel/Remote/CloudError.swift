@@ -49,6 +49,9 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
     public static let changeTokenExpired = Code("CHANGE_TOKEN_EXPIRED")
     /// Set by the client, never sent by a server: the server could not be reached, or the connection broke.
     public static let networkError = Code("NETWORK_ERROR")
+    /// Set by the client: there is no secure connection, because the server's certificate is not accepted, or this machine has no
+    /// library for TLS. Nothing of the request was sent. The same request is not tried again: time alone does not change it.
+    public static let noSecureConnection = Code("NO_SECURE_CONNECTION")
     /// Set by the client: an answer larger than it accepts. The request may have been carried out.
     public static let answerTooLarge = Code("ANSWER_TOO_LARGE")
     /// Set by the client: HTTP 503 without a body that can be parsed.

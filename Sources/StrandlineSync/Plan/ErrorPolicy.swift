@@ -89,6 +89,8 @@ package struct ErrorMeaning: Hashable, Sendable {
     case .throttled, .tryAgainLater, .zoneBusy, .internalError, .serviceUnavailable:
       self.init(.retry, .retry) { ($0.appliedNothing, $0.ends) = (false, .throttled) }
     case .networkError: self.init(.retry, .retry) { ($0.appliedNothing, $0.ends) = (false, .unreachable) }
+    // Only this cycle ends: the refused certificate says nothing about a zone or a record.
+    case .noSecureConnection: self.init(.retry, .halt) { ($0.appliedNothing, $0.ends) = (false, .unreachable) }
     case .unexpectedServerResponse: self.init(.retry, .halt) { $0.appliedNothing = false }
     case .conflict, .exists: self.init(.resolve, .halt) { $0.ends = .throttled }
     case .notFound: self.init(.missing, .halt)
