@@ -610,6 +610,18 @@ import Testing
     #expect(account.kind == .account)
   }
 
+  @Test func `a refused certificate ends the cycle at once, and nothing is halted by it`() throws {
+    var driver = try asked(Lines.seen() + [Lines.saved("n")])
+    let (request, _) = try expectUpload(&driver, ["n"])
+    #expect(throws: CloudError.self) { try driver.refuse(request, .noSecureConnection) }
+    driver.begin()
+    let next = try driver.request()
+    #expect(![.upload, .account].contains(next.kind), "\(next)")
+    #expect(throws: CloudError.self) { try driver.refuse(next, .noSecureConnection) }
+    for code in [CloudError.Code.noSecureConnection, .authenticationRequired] { #expect(CloudError(code).endsCycle) }
+    for code in [CloudError.Code.networkError, .accessDenied] { #expect(!CloudError(code).endsCycle) }
+  }
+
   @Test func `a deletion of what was never sent is settled without a request`() throws {
     var driver = try asked(Lines.seen() + [Lines.saved("n"), Lines.deleted("n", base: 0)])
     try expectEnd(&driver)

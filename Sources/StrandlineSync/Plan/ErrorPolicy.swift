@@ -89,7 +89,6 @@ package struct ErrorMeaning: Hashable, Sendable {
     case .throttled, .tryAgainLater, .zoneBusy, .internalError, .serviceUnavailable:
       self.init(.retry, .retry) { ($0.appliedNothing, $0.ends) = (false, .throttled) }
     case .networkError: self.init(.retry, .retry) { ($0.appliedNothing, $0.ends) = (false, .unreachable) }
-    // Only this cycle ends: the refused certificate says nothing about a zone or a record.
     case .noSecureConnection: self.init(.retry, .halt) { ($0.appliedNothing, $0.ends) = (false, .unreachable) }
     case .unexpectedServerResponse: self.init(.retry, .halt) { $0.appliedNothing = false }
     case .conflict, .exists: self.init(.resolve, .halt) { $0.ends = .throttled }
@@ -123,6 +122,9 @@ package struct ErrorMeaning: Hashable, Sendable {
 extension CloudError {
   /// What it means.
   package var meaning: ErrorMeaning { ErrorMeaning(self) }
+
+  /// Whether no other request can succeed either: the cycle ends with it at once, and no zone or record has a part in it.
+  var endsCycle: Bool { meaning.request == .signIn || code == .noSecureConnection }
 }
 
 extension CloudError {

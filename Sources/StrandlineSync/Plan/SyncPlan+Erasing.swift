@@ -102,7 +102,7 @@ extension SyncPlan {
     switch error.meaning.request {
     // An earlier request has deleted it, or another device.
     case .zoneMissing: erased(zone, isLeft: false, facts)
-    case .signIn: throw error
+    case _ where error.endsCycle: throw error
     default: haltErasure(of: zone, error, facts)
     }
   }

@@ -237,7 +237,7 @@ extension SyncPlan {
     if self[zone].feed.start == .tokenRefused { self[zone].feed.start = .token }
     switch error.meaning.request {
     case .zoneMissing: confirmLoss(of: zone, error, facts)
-    case .signIn: throw error
+    case _ where error.endsCycle: throw error
     case .split where error.meaning.asksForLess && request.limit > 1: self[zone].feed.limit = request.limit / 2
     // The other zones are still fetched; the cycle throws this error at its end.
     default: self[zone].refuse(error)

@@ -140,7 +140,7 @@ extension SyncPlan {
   mutating func refuse(_ request: NewestRequest, _ error: CloudError) throws {
     let zone = request.zone
     switch error.meaning.request {
-    case .signIn: throw error
+    case _ where error.endsCycle: throw error
     // The request for the zone's page finds out.
     case .zoneMissing: self[zone].feed.newest?.skipAll()
     case .split where error.meaning.asksForLess && request.limit > 1: self[zone].feed.newest?.halve()
@@ -197,7 +197,7 @@ extension SyncPlan {
     let zone = request.zone
     switch error.meaning.request {
     case .zoneMissing: confirmLoss(of: zone, error, kind: .listed, facts)
-    case .signIn: throw error
+    case _ where error.endsCycle: throw error
     case _ where error.meaning.item.mayBeOfOneRecord:
       guard request.names.count == 1 else {
         limits.listed.refused(request.names.count)

@@ -201,7 +201,7 @@ extension SyncPlan {
   mutating func refuse(_ request: LookupRequest, _ error: CloudError, _ facts: some SyncFacts) throws {
     let zone = request.zone
     switch error.meaning.request {
-    case .signIn: throw error
+    case _ where error.endsCycle: throw error
     case .zoneMissing where error.code == .zoneNotFound && facts.zone(zone)?.wasSeen != true:
       // No device of this log has made the zone, so the server has none of these records.
       let absent = CloudError(.notFound, reason: error.reason)

@@ -199,7 +199,7 @@ extension SyncPlan {
       }
     case .split where request.isAtomic: refuseTogether(batch, error, facts)
     case .split: split(batch, zone, error, facts)
-    case .signIn:
+    case _ where error.endsCycle:
       noteRefusal(of: batch, error)
       for upload in batch { queue.wake(upload.id) }
       throw error

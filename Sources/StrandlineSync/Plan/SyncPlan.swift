@@ -333,7 +333,7 @@ package struct SyncPlan: Sendable {
       throw error
     case .pages(let pages) where pages.count == 1: try refuse(pages[0], error, facts)
     case .pages(let pages):
-      if error.meaning.request == .signIn { throw error }
+      if error.endsCycle { throw error }
       // One of the zones may be the cause, or the size of the answer.
       limits.zones.refused(pages.count)
       limits.zones.growLater()
@@ -345,7 +345,7 @@ package struct SyncPlan: Sendable {
       }
     case .createZone(let zone, let creation):
       if case .again = creation { self[zone].phase = .open }
-      if error.meaning.request == .signIn { throw error }
+      if error.endsCycle { throw error }
       switch creation {
       case .upload(let id): refuseChanges(of: id, error, facts)
       case .again: self[zone].refuse(error)
