@@ -151,6 +151,13 @@ let package = Package(
       ],
       swiftSettings: strict),
     .testTarget(
+      name: "StrandlineAccountTests",
+      dependencies: [
+        "StrandlineTesting", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineSystem",
+        "StrandlineSimulation", "StrandlineTestSupport",
+      ],
+      swiftSettings: strict),
+    .testTarget(
       name: "StrandlineServerTests",
       dependencies: [
         "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem",

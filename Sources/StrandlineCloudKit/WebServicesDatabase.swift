@@ -21,7 +21,11 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
   private let transport: any Transport
   private let environment: SystemEnvironment
   private let queue: RequestQueue
-  private let serverOffset: OrderedMutex<Int64?> = OrderedMutex(nil)
+  private let serverOffset: Mutex<Int64?> = Mutex(nil)
+  /// The user for whom requests are made; nil until the server has said who is signed in.
+  private let owner: Mutex<String?>
+  /// Whether the owner stays the same.
+  private let isRestricted: Bool
 
   /// The origin of Apple's service.
   package static let appleOrigin = "https://api.apple-cloudkit.com"
@@ -46,11 +50,26 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     self.transport = transport
     self.environment = environment
     self.queue = session?.queue ?? RequestQueue()
+    owner = Mutex(nil)
+    isRestricted = false
     var origin = baseURL
     while origin.hasSuffix("/") { origin.removeLast() }
     self.origin = origin
     self.basePath =
       "/database/1/\(PercentEncoding.encode(address.container))/\(PercentEncoding.encode(address.environment.rawValue))/"
+  }
+
+  /// The same client for one user alone.
+  private init(_ other: WebServicesDatabase, restrictedTo user: String) {
+    address = other.address
+    apiToken = other.apiToken
+    session = other.session
+    transport = other.transport
+    environment = other.environment
+    queue = other.queue
+    (origin, basePath) = (other.origin, other.basePath)
+    owner = Mutex(user)
+    isRestricted = true
   }
 
   /// A client of a database.
@@ -81,9 +100,33 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
   /// The session's token is sent once more, if the server has refused it.
   package func endOwnWaits() { session?.endOwnWaits() }
 
+  /// The same database for one user alone, with the same session and the same lane of requests.
+  package func restricted(to user: String) -> any CloudDatabase { WebServicesDatabase(self, restrictedTo: user) }
+
+  /// Removes the session's token, in memory and on disk.
+  package func forgetCredential() throws { try session?.signOut() }
+
+  /// Makes a token the session's, as `WebSession.signIn(token:)` does; false if this database has no session.
+  package func signIn(token: String) throws -> Bool {
+    try session?.signIn(token: token)
+    return session != nil
+  }
+
   /// The record name of the signed-in user.
   package func user() async throws -> String {
-    let answer = try await ask(UserReply.self, "GET", "public/users/caller")
+    let name = try callersName(try await ask(UserReply.self, "GET", Self.callerEndpoint))
+    guard isRestricted else {
+      owner.withLock { $0 = name }
+      return name
+    }
+    guard owner.withLock({ $0 }).equalsUTF8(name) else { throw StrandlineError.anotherUser }
+    return name
+  }
+
+  private static let callerEndpoint = "public/users/caller"
+
+  /// The user of an answer, who is the one of the token from now on.
+  private func callersName(_ answer: Answer<UserReply>) throws -> String {
     guard let name = answer.value.users?.first?.userRecordName ?? answer.value.userRecordName, !name.isEmpty else {
       // Every key of this answer is optional, so a refusal under HTTP 200 is one that names no user.
       if let refusal = refusal(answer.response) {
@@ -91,7 +134,24 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
       }
       throw answer.errors.unexpected(answer.response, "the answer to users/caller names no user")
     }
+    session?.isUsers(name, answer.successor)
     return name
+  }
+
+  /// Refuses a request that would be made in another user's name. A token that came from outside may be anybody's, so the server is
+  /// asked whose it is before anything else is sent with it.
+  ///
+  /// - Returns: the token of the next request.
+  private func tokenOfOwner(_ token: String?) async throws -> String? {
+    guard let session, let sent = token, let owner = owner.withLock({ $0 }) else { return token }
+    var token = token
+    if session.user == nil {
+      _ = try callersName(
+        try await ask(UserReply.self, "GET", Self.callerEndpoint, encoded: [], token: sent))
+      token = try session.tokenForRequest()
+    }
+    guard let user = session.user, user.equalsUTF8(owner) else { throw StrandlineError.anotherUser }
+    return token
   }
 
   /// The zones that exist, without CloudKit's default zone, which always exists and cannot be synced.
@@ -418,6 +478,8 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     var value: Value
     var response: HTTPResponse
     var errors: WebServicesErrors
+    /// The session's token after it.
+    var successor: String?
   }
 
   private func scoped(_ endpoint: String) -> String {
@@ -442,9 +504,10 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
       var token = try session?.tokenForRequest()
       var triesLeft = Self.otherTokensMax
       while true {
-        do { return try await ask(type, method, endpoint, encoded: body, token: token) } catch let error as CloudError
-          where error.httpStatus == 421 && triesLeft > 0
-        {
+        do {
+          if endpoint != Self.callerEndpoint { token = try await tokenOfOwner(token) }
+          return try await ask(type, method, endpoint, encoded: body, token: token)
+        } catch let error as CloudError where error.httpStatus == 421 && triesLeft > 0 {
           // Another process may have signed in meanwhile, or have brought the session further, perhaps again and again.
           guard let next = try session?.tokenForRequest(), next != token else { throw error }
           (token, triesLeft) = (next, triesLeft - 1)
@@ -474,7 +537,8 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     let successor =
       response.headers["x-apple-cloudkit-web-auth-token"] ?? response.headers["x-apple-cloudkit-session"]
     // A successor counts only for a request that carried a token, as in CloudKit JS.
-    if token != nil, let successor { session?.rotate(to: successor.trimmingSpaces()) }
+    var next = token
+    if let token, let successor { next = session?.rotate(from: token, to: successor.trimmingSpaces()) }
     if let tooLarge, (200...299).contains(response.status) {
       throw CloudError(.answerTooLarge, reason: tooLarge.description)
     }
@@ -483,7 +547,7 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
       wallMilliseconds: environment.clock.wallMilliseconds())
     guard (200...299).contains(response.status) else {
       if let items: Value = atomicItems(response) {
-        return Answer(value: items, response: response, errors: errors)
+        return Answer(value: items, response: response, errors: errors, successor: next)
       }
       let error = errors.whole(response)
       if response.status == 421 {
@@ -494,7 +558,8 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     }
     session?.wasTaken()
     do {
-      return Answer(value: try WireJSON.decode(type, response.body), response: response, errors: errors)
+      return Answer(
+        value: try WireJSON.decode(type, response.body), response: response, errors: errors, successor: next)
     } catch {
       // The live service was seen to refuse a whole request under HTTP 200.
       if let refusal = refusal(response) { throw errors.item(refusal, response, status: response.status) }

@@ -17,6 +17,8 @@ public final class WebSession: Sendable, CustomStringConvertible {
     /// The server refused the token: the next request reads the file again, because another process may have signed in.
     var isRefused = false
     var refusal: Refusal?
+    /// Whose the token is, as the server has said of it or of the one that it succeeds; nil if the server was not asked.
+    var user: String?
   }
 
   /// What the server has said of a token, or of a request without one.
@@ -92,19 +94,44 @@ public final class WebSession: Sendable, CustomStringConvertible {
         state.isUnsaved = false
       }
       if state.isRefused || state.token == nil || state.refusal.map({ $0.token == state.token }) ?? false {
-        state.token = try state.file.read()
+        let token = try state.file.read()
+        // One that another process has left there may be another user's.
+        if token != state.token { state.user = nil }
+        state.token = token
         state.isRefused = false
       }
       return state.token
     }
   }
 
-  /// Stores the successor that an answer brought. One that cannot be written is kept in memory, and `tokenForRequest`
-  /// writes it, or throws, before it is sent.
-  func rotate(to token: String) {
-    guard WebSession.isToken(token) else { return }
+  /// Signs the user out: when this returns, there is no token in the session file and none in memory.
+  ///
+  /// - Throws: `StrandlineError.io` if the file cannot be removed; then the session keeps its token.
+  public func signOut() throws {
+    try CallSite.unnamed.run("forgetting the session") {
+      try state.withLock { state in
+        try state.file.remove()
+        state = State(file: state.file, token: nil)
+      }
+    }
+  }
+
+  /// Whose the token of the next request is, as the server has said; nil if it was not asked since the token came from outside.
+  var user: String? { state.withLock { $0.user } }
+
+  /// Records whose a token is, unless another one has come meanwhile.
+  func isUsers(_ user: String, _ token: String?) {
+    state.withLock { if $0.token == token { $0.user = user } }
+  }
+
+  /// Stores the successor that the answer to a request with `old` brought, unless somebody has signed in or out meanwhile. One that
+  /// cannot be written is kept in memory, and `tokenForRequest` writes it, or throws, before it is sent.
+  ///
+  /// - Returns: the token of the next request.
+  @discardableResult
+  func rotate(from old: String, to token: String) -> String? {
     state.withLock { state in
-      guard state.token != nil, state.token != token else { return }
+      guard WebSession.isToken(token), state.token == old, old != token else { return state.token }
       state.token = token
       state.isRefused = false
       do {
@@ -114,6 +141,7 @@ public final class WebSession: Sendable, CustomStringConvertible {
         // `tokenForRequest` tries again and throws if it fails.
         state.isUnsaved = true
       }
+      return token
     }
   }
 
@@ -209,6 +237,18 @@ private struct SessionFile: Sendable {
     }
     folder = nil
     return here
+  }
+
+  /// Removes the file and what a crash has left of a new one, durably.
+  func remove() throws {
+    do throws(SystemError) {
+      guard try fileSystem.kind(of: parent) != .absent else { return }
+      let folder = if let held = self.folder { held } else { try fileSystem.folder(parent) }
+      for name in [name, name + ".tmp"] where try folder.kind(of: name) != .absent { try folder.unlink(name) }
+      try folder.sync()
+    } catch {
+      throw StrandlineError(.io, "cannot remove the session file '\(path)'", file: path, underlying: error)
+    }
   }
 
   /// Writes a temporary file, syncs it, renames it, syncs the folder: after a crash the session file holds the old token

@@ -180,7 +180,7 @@ struct `The pages` {
     let compiled = try [
       "Tests/StrandlineTests/ReadmeExampleTests.swift", "Tests/StrandlineTests/DocumentationExamples.swift",
       "Tests/StrandlineTestingTests/AppTests.swift", "Tests/StrandlineTestingTests/NoteSearch.swift",
-      "Tests/StrandlineTestingTests/TutorialTests.swift",
+      "Tests/StrandlineTestingTests/TutorialTests.swift", "Tests/StrandlineAccountTests/AccountExamples.swift",
     ].map(House.text)
     var count = 0
     for page in try House.pages() {

@@ -79,7 +79,7 @@ enum Rules {
   static let layers = modelLayers + syncLayers + storeLayers
   static let modelLayers = ["Model", "Events", "Remote"]
   static let syncLayers = ["States", "Merge", "Plan"]
-  static let storeLayers = ["Runs", "Projections", "Index", "Compaction", "Store", "Sync"]
+  static let storeLayers = ["Runs", "Projections", "Index", "Compaction", "Store", "Sync", "Accounts"]
 
   /// What is in no layer: the lines that hand a target on to those above.
   private static let exports: Set<String> = [

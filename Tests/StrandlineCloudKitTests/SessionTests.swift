@@ -312,6 +312,81 @@ struct SessionTests {
     }
   }
 
+  @Test func `the answer to a request of before a sign-in, or a sign-out, does not replace what that has left`()
+    async throws
+  {
+    for signsOut in [false, true] {
+      let server = server()
+      let disk = SimulatedDisk()
+      let session = try WebSession(path: "/session", environment: .on(disk))
+      try session.signIn(token: server.signIn(user: "_alice"))
+      let inner = InProcessTransport(server)
+      let transport = ScriptedTransport { request, number in
+        let answer = try await inner.send(request)
+        if number == 1 {
+          if signsOut { try session.signOut() } else { try session.signIn(token: server.signIn(user: "_bob")) }
+        }
+        return answer
+      }
+      let client = WebServicesDatabase.over(transport, session: session)
+      #expect(try await client.user() == "_alice")
+      guard !signsOut else {
+        #expect(!session.hasToken && disk.paths.isEmpty)
+        #expect(try await refusal { _ = try await client.user() }?.code == .authenticationRequired)
+        continue
+      }
+      #expect(try await client.user() == "_bob")
+    }
+  }
+
+  @Test(arguments: [false, true])
+  func `a token from outside that is another user's is sent with nothing but the question whose it is`(
+    _ isByFile: Bool
+  ) async throws {
+    let server = server(strict: true)
+    let disk = SimulatedDisk()
+    let session = try WebSession(path: "/session", environment: .on(disk))
+    try session.signIn(token: server.signIn(user: "_alice"))
+    let inner = InProcessTransport(server)
+    let isRefusing = Mutex(false)
+    let transport = ScriptedTransport { request, _ in
+      let refuses = isRefusing.withLock { isRefusing in
+        defer { isRefusing = false }
+        return isRefusing
+      }
+      return refuses ? HTTPResponse(status: 421) : try await inner.send(request)
+    }
+    let client = WebServicesDatabase.over(transport, session: session)
+    let restricted = client.restricted(to: "_alice")
+    #expect(try await client.user() == "_alice")
+    _ = try await restricted.zones()
+    // By rotation it stays the same user's: nobody asks again.
+    #expect(transport.sent.map(\.path.lastPart) == ["caller", "list"])
+    let token = server.signIn(user: "_bob")
+    if isByFile {
+      try WebSession(path: "/session", environment: .on(disk)).signIn(token: token)
+      isRefusing.withLock { $0 = true }
+    } else {
+      try session.signIn(token: token)
+    }
+    for database in [client, restricted] {
+      let error = await #expect(throws: StrandlineError.self) {
+        try await database.createZone(ZoneID("Hers"))
+      }
+      #expect(error?.code == .accountMismatch)
+    }
+    #expect(transport.sent.dropFirst(isByFile ? 3 : 2).map(\.path.lastPart) == ["caller"])
+    // The one who was asked is of the new user from now on, and the other one is not.
+    #expect(try await client.user() == "_bob")
+    #expect(await #expect(throws: StrandlineError.self) { try await restricted.user() }?.code == .accountMismatch)
+    _ = try await client.zones()
+    #expect(await #expect(throws: StrandlineError.self) { try await restricted.zones() }?.code == .accountMismatch)
+    // The user is back.
+    try session.signIn(token: server.signIn(user: "_alice"))
+    _ = try await restricted.zones()
+    #expect(await #expect(throws: StrandlineError.self) { try await client.zones() }?.code == .accountMismatch)
+  }
+
   @Test func `requests of one session never overlap, across databases`() async throws {
     let session = try WebSession(path: "/session", environment: .on(SimulatedDisk()))
     try session.signIn(token: "t")
@@ -353,4 +428,9 @@ struct SessionTests {
     try await holder.value
     #expect(try await queue.run { 5 } == 5)
   }
+}
+
+extension String {
+  /// What follows the last slash.
+  fileprivate var lastPart: String { split(separator: "/").last.map(String.init) ?? "" }
 }

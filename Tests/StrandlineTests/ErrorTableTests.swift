@@ -79,6 +79,7 @@ private let rows: [Row] = [
   // The account.
   Row("AUTHENTICATION_REQUIRED", .signIn, .signIn, nothing: true, ends: .needsSignIn),
   Row("AUTHENTICATION_FAILED", .signIn, .signIn, nothing: true, ends: .needsSignIn),
+  Row("NO_ACCOUNT", .signIn, .signIn, nothing: true, ends: .needsSignIn),
   // Any other.
   Row("SOMETHING_NEW", .hold, .halt, nothing: true, one: true, ends: .serverRefused),
   Row("", .hold, .halt, nothing: true, one: true, ends: .serverRefused),

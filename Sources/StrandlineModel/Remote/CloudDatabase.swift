@@ -25,8 +25,25 @@ public protocol CloudDatabase: Sendable {
   /// Does nothing by default.
   func endOwnWaits()
 
-  /// The record name of the signed-in user.
+  /// The record name of the signed-in user. Throws `.noAccount` if the transport knows that nobody is signed in, so that it is no
+  /// question of asking for a password again.
   func user() async throws -> String
+
+  /// The same database for one user alone. While another one is signed in, it sends nothing, and its requests throw
+  /// `StrandlineError.accountMismatch`, `user()` too: a new store is never bound to another user than its own.
+  ///
+  /// By default a database that asks this one's `user()` before each request that changes something at the server, and after each one
+  /// that reads, whose answer it drops if another user has signed in meanwhile. A transport that knows better when the user
+  /// may have changed asks less often.
+  ///
+  /// - Parameter user: the user's record name.
+  func restricted(to user: String) -> any CloudDatabase
+
+  /// Forgets the user's credential, durably, if the transport keeps one: the user signs out. Does nothing by default, because on Apple's
+  /// systems the account is the device's.
+  ///
+  /// - Throws: `StrandlineError` if a file with the credential cannot be removed.
+  func forgetCredential() throws
 
   /// The zones that exist.
   func zones() async throws -> [ZoneID]
@@ -83,6 +100,12 @@ extension CloudDatabase {
 
   /// Does nothing.
   public func endOwnWaits() {}
+
+  /// A database that asks who is signed in with each request.
+  public func restricted(to user: String) -> any CloudDatabase { OneUsersDatabase(base: self, owner: user) }
+
+  /// Does nothing.
+  public func forgetCredential() throws {}
 
   /// Throws `.unsupported`.
   public func newestRecords(

@@ -19,6 +19,9 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
     public static let authenticationFailed = Code("AUTHENTICATION_FAILED")
     /// No user is signed in, or the session has ended.
     public static let authenticationRequired = Code("AUTHENTICATION_REQUIRED")
+    /// Set by a native adapter: the device has no account. A session of the web that has ended is `authenticationRequired`, which does
+    /// not say that the user is gone.
+    public static let noAccount = Code("NO_ACCOUNT")
     /// The request was invalid; also a wrong field type or an unusable change token.
     public static let badRequest = Code("BAD_REQUEST")
     /// The change tag is stale.

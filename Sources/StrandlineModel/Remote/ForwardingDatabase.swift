@@ -1,5 +1,6 @@
 // A wrapper around another database: to count requests, to refuse some, or to answer one of them differently. It also forwards
-// protocol requirements with a default implementation, which a hand-written wrapper would miss.
+// protocol requirements with a default implementation, which a hand-written wrapper would miss; all but `restricted(to:)`: what that
+// makes must send its requests through the wrapper.
 
 /// A database that forwards every request that it does not answer itself to another one.
 ///
@@ -18,6 +19,9 @@ extension ForwardingDatabase {
 
   /// Forwards to `base`.
   package func endOwnWaits() { base.endOwnWaits() }
+
+  /// Forwards to `base`, and throws its errors.
+  package func forgetCredential() throws { try base.forgetCredential() }
 
   /// Forwards to `base`, and throws its errors.
   package func user() async throws -> String { try await base.user() }

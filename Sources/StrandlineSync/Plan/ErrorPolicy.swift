@@ -96,7 +96,8 @@ package struct ErrorMeaning: Hashable, Sendable {
     case .validatingReferenceError: self.init(.target, .halt) { $0.hold = .untilEdited }
     case .atomicError: self.init(.together, .halt)
     case .zoneNotFound: self.init(.zoneMissing, .zoneMissing)
-    case .authenticationRequired, .authenticationFailed: self.init(.signIn, .signIn) { $0.ends = .needsSignIn }
+    case .authenticationRequired, .authenticationFailed, .noAccount:
+      self.init(.signIn, .signIn) { $0.ends = .needsSignIn }
     case .badRequest: self.init(.hold, .split) { ($0.hold, $0.mayBeExpiredToken) = (.untilEdited, true) }
     // The batch is too large, not the record; if it has one record: hold.
     case .limitExceeded: self.init(.split, .split) { ($0.asksForLess, $0.hold) = (true, .untilEdited) }

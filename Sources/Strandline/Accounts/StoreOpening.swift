@@ -1,0 +1,81 @@
+// How the stores of a folder of accounts are opened; and the copy of what a store has not sent, which outlasts the store.
+
+import StrandlineSystem
+
+/// How each store of a folder of accounts is opened.
+struct StoreOpening: Sendable {
+  let types: [any SyncRecord.Type]
+  let syncing: SyncConfiguration
+  let rules: AccountRules
+  let durability: Durability
+  let options: StoreOptions
+  let environment: StoreEnvironment
+  let site: CallSite
+
+  /// Opens a store that syncs with a database.
+  func open(_ path: String, _ database: any CloudDatabase) async throws -> RecordStore {
+    var configuration = syncing
+    configuration.makeDatabase = { _, _ in database }
+    return try await RecordStore.open(
+      at: path, types: types, syncing: configuration, durability: durability, options: options,
+      environment: environment, fileID: site.fileID, line: site.line)
+  }
+
+  /// Whether the store in a folder has sent everything. There may be no store: its user never opened it.
+  func isAllSent(_ folder: any Folder, _ name: String) throws -> Bool {
+    guard try folder.kind(of: name) != .absent, try !folder.list(name).isEmpty else { return true }
+    return try withStore(folder.path(of: name), types, options) { store in
+      try store.pendingChanges(limit: 1).changes.isEmpty
+    }
+  }
+
+  /// Copies what the store in one folder has not sent into a store in another one. What a copy of before has left there is removed.
+  func copyUnsent(_ folder: any Folder, from name: String, to archiveName: String) throws {
+    if try folder.kind(of: archiveName) != .absent { try folder.removeContents(of: archiveName) }
+    try withStore(folder.path(of: name), types, options) { store in
+      // It has no types: nothing in it is removed with a parent, or refused by a rule of the app.
+      try withStore(folder.path(of: archiveName), [], plainOptions) { archive in
+        var after = LSN.zero
+        while true {
+          let page = try store.pendingChanges(after: after)
+          for change in page.changes { try copy(change, of: store, to: archive) }
+          guard let next = page.next else { return }
+          after = next
+        }
+      }
+    }
+    try folder.sync()
+  }
+
+  private func copy(_ change: PendingChange, of store: RecordStore, to archive: RecordStore) throws {
+    let type = try store.projections.entry(change.id)?.type ?? ""
+    let shown = try store.record(change.id)
+    var record = Record(type: type, id: change.id, fields: shown?.fields ?? [:])
+    record.parent = shown?.parent
+    try archive.writeBlocking { tx in try tx.create(record) }
+    if shown == nil { try archive.writeBlocking { tx in try tx.delete(change.id) } }
+  }
+
+  private func withStore<Value>(
+    _ path: String, _ types: [any SyncRecord.Type], _ options: StoreOptions, _ body: (RecordStore) throws -> Value
+  ) throws -> Value {
+    let store = try RecordStore.openBlocking(
+      at: path, types: types, options: options, environment: environment, fileID: site.fileID, line: site.line)
+    let value: Value
+    do { value = try body(store) } catch {
+      // What failed is told; that the store could not be closed after it says nothing more.
+      _ = try? store.closeBlocking()
+      throw error
+    }
+    try store.closeBlocking()
+    return value
+  }
+
+  /// The app's options for files, without what it declares of records.
+  private var plainOptions: StoreOptions {
+    var plain = options
+    plain.declared = Declarations()
+    plain.indexes = nil
+    return plain
+  }
+}

@@ -1,0 +1,44 @@
+// The examples of the page on accounts, compiled and run: HouseTests finds each of them here, letter by letter.
+
+import Strandline
+import StrandlineCloudKit
+import StrandlineServer
+import StrandlineSystem
+import StrandlineTestSupport
+import StrandlineTesting
+import Testing
+
+private struct Note: SyncRecord {
+  var id = RecordName.random()
+  var title: String
+}
+
+func openAccounts(at folder: String, syncing cloud: SyncConfiguration) async throws -> AccountStores {
+  let accounts = try await AccountStores.open(at: folder, types: [Note.self], syncing: cloud)
+  // The store of the last user is open by now, without the network. Who is signed in today?
+  do { try await accounts.accountMayHaveChanged() } catch StrandlineError.Code.unreachable {}
+  return accounts
+}
+
+func unsentNotes(of account: StoredAccount) async throws -> [String] {
+  let store = try await RecordStore.openReadOnly(at: account.path)
+  return try store.fetch(Note.self).map(\.title)
+}
+
+@Suite(.timeLimit(.minutes(30))) struct `The examples of the page on accounts` {
+  @Test func `open the store of a user, and read what was not sent`() async throws {
+    let folder = try TemporaryFolder()
+    let server = CloudServer(inMemory: .real)
+    var cloud = SyncConfiguration.cloudKit(
+      CloudAddress(container: "iCloud.app"), apiToken: "", baseURL: "http://127.0.0.1:1",
+      making: { InProcessTransport(server) })
+    cloud.isAutomatic = false
+    let accounts = try await openAccounts(at: folder("accounts"), syncing: cloud)
+    let account = try #require(accounts.account)
+    #expect(account.user == CloudServer.defaultUser)
+    let store = try #require(accounts.store)
+    try await store.write { try $0.save(Note(title: "Low tide at six")) }
+    #expect(try await unsentNotes(of: account) == ["Low tide at six"])
+    try await accounts.close()
+  }
+}
