@@ -30,10 +30,12 @@ extension SyncConfiguration {
     _ container: String, environment: CloudEnvironment, scope: DatabaseScope = .private,
     apiToken: String? = nil, baseURL: String? = nil
   ) -> SyncConfiguration {
-    cloudKit(
+    var configuration = cloudKit(
       CloudAddress(container: container, environment: environment, scope: scope), apiToken: apiToken,
       baseURL: baseURL ?? WebServicesDatabase.appleOrigin,
       making: { NetworkTransport() })
+    configuration.listensForPushes = true
+    return configuration
   }
 
   #if !canImport(Darwin)

@@ -18,8 +18,12 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
   private let session: WebSession?
   private let origin: String
   private let basePath: String
-  private let transport: any Transport
-  private let environment: SystemEnvironment
+  private let devicePath: String
+  /// The courier; nil until it was asked for, and after it has refused.
+  let courierPlace: Mutex<PushCourier?> = Mutex(nil)
+  let courierRest: Mutex<CourierRest> = Mutex(CourierRest())
+  let transport: any Transport
+  let environment: SystemEnvironment
   private let queue: RequestQueue
   private let serverOffset: Mutex<Int64?> = Mutex(nil)
   /// The user for whom requests are made; nil until the server has said who is signed in.
@@ -55,8 +59,9 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     var origin = baseURL
     while origin.hasSuffix("/") { origin.removeLast() }
     self.origin = origin
-    self.basePath =
-      "/database/1/\(PercentEncoding.encode(address.container))/\(PercentEncoding.encode(address.environment.rawValue))/"
+    let place =
+      "\(PercentEncoding.encode(address.container))/\(PercentEncoding.encode(address.environment.rawValue))/"
+    (basePath, devicePath) = ("/database/1/" + place, "/device/1/" + place)
   }
 
   /// The same client for one user alone.
@@ -67,7 +72,7 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     transport = other.transport
     environment = other.environment
     queue = other.queue
-    (origin, basePath) = (other.origin, other.basePath)
+    (origin, basePath, devicePath) = (other.origin, other.basePath, other.devicePath)
     owner = Mutex(user)
     isRestricted = true
   }
@@ -474,7 +479,7 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
 
   // MARK: One exchange
 
-  private struct Answer<Value: Sendable>: Sendable {
+  struct Answer<Value: Sendable>: Sendable {
     var value: Value
     var response: HTTPResponse
     var errors: WebServicesErrors
@@ -482,7 +487,7 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     var successor: String?
   }
 
-  private func scoped(_ endpoint: String) -> String {
+  func scoped(_ endpoint: String) -> String {
     switch address.scope {
     case .public: "public/" + endpoint
     case .private: "private/" + endpoint
@@ -490,7 +495,7 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     }
   }
 
-  private func ask<Value: WireMessage>(
+  func ask<Value: WireMessage>(
     _ type: Value.Type, _ method: String, _ endpoint: String, _ body: (any WireMessage)? = nil
   ) async throws -> Answer<Value> {
     try await ask(type, method, endpoint, encoded: body.map { WireJSON.encode($0) } ?? [])
@@ -525,7 +530,8 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     if !apiToken.isEmpty { query.append("ckAPIToken=" + PercentEncoding.encode(apiToken)) }
     if let token { query.append("ckWebAuthToken=" + PercentEncoding.encode(token)) }
     let request = HTTPRequest(
-      method: method, origin: origin, path: basePath + endpoint, query: query.joined(separator: "&"),
+      method: method, origin: origin, path: (endpoint.hasPrefix("tokens/") ? devicePath : basePath) + endpoint,
+      query: query.joined(separator: "&"),
       headers: ["Content-Type": "application/json; charset=utf-8", "Accept": "application/json"], body: body)
     let sent = environment.clock.monotonicNanoseconds()
     let response: HTTPResponse

@@ -244,8 +244,12 @@ private struct SessionFile: Sendable {
     do throws(SystemError) {
       guard try fileSystem.kind(of: parent) != .absent else { return }
       let folder = if let held = self.folder { held } else { try fileSystem.folder(parent) }
-      for name in [name, name + ".tmp"] where try folder.kind(of: name) != .absent { try folder.unlink(name) }
-      try folder.sync()
+      var isThere = false
+      for name in [name, name + ".tmp"] where try folder.kind(of: name) != .absent {
+        try folder.unlink(name)
+        isThere = true
+      }
+      if isThere { try folder.sync() }
     } catch {
       throw StrandlineError(.io, "cannot remove the session file '\(path)'", file: path, underlying: error)
     }

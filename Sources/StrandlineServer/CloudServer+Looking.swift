@@ -39,9 +39,9 @@ extension CloudServer {
     guard let endpoint = Endpoint(rawValue: name) else { return nil }
     switch endpoint {
     case .recordsModify, .zonesModify, .usersCaller, .usersCurrent, .usersDiscover, .usersByEmail, .usersByName,
-      .usersOfContacts:
+      .usersOfContacts, .subscriptionsModify, .tokensCreate, .tokensRegister:
       return nil
-    case .recordsLookup, .recordsQuery, .recordsChanges, .changesZone, .changesDatabase, .zonesList, .zonesLookup,
+    case .subscriptionsList, .subscriptionsLookup, .recordsLookup, .recordsQuery, .recordsChanges, .changesZone, .changesDatabase, .zonesList, .zonesLookup,
       .zonesChanges:
       break
     }

@@ -47,7 +47,10 @@ extension CloudServer {
     while true {
       switch try apply(prepared, message, zoneName, key, form, faults, showsToken, hasPlace: memory.hasPlace) {
       case .done(let done):
-        if done.plan.applied > 0 { front.withLock { $0.statistics.appliedOperations += done.plan.applied } }
+        if done.plan.applied > 0 {
+          front.withLock { $0.statistics.appliedOperations += done.plan.applied }
+          push(zoneName, in: key)
+        }
         if let early = done.early { return early }
         return try answer(prepared, done.plan, message, form, token: done.token)
       case .needsPlace(let bytes):

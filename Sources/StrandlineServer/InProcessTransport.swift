@@ -27,6 +27,9 @@ package struct InProcessTransport: Transport {
     if latency > 0 { try await server.environment.clock.sleep(milliseconds: latency) }
     switch server.answer(request) {
     case .respond(let response): return response
+    case .push(let headers, let box):
+      let push = try await box.next(within: CloudServer.courierMilliseconds, server.environment.clock)
+      return HTTPResponse(status: 200, headers: headers, body: push)
     case .hang:
       guard waitsForDroppedAnswers else {
         throw CloudError(.networkError, reason: "the connection broke before the answer came")

@@ -14,6 +14,8 @@ package enum ServerAnswer: Sendable {
   case respond(HTTPResponse)
   /// Send nothing and keep the connection until the client closes it.
   case hang
+  /// Send the next push of the mailbox, or nothing after a while.
+  case push(HTTPHeaders, PushBox)
 }
 
 extension CloudServer {
@@ -34,6 +36,19 @@ extension CloudServer {
     case usersByEmail = "users/lookup/email"
     case usersByName = "users/lookup/id"
     case usersOfContacts = "users/lookup/contacts"
+    case subscriptionsList = "subscriptions/list"
+    case subscriptionsLookup = "subscriptions/lookup"
+    case subscriptionsModify = "subscriptions/modify"
+    case tokensCreate = "tokens/create"
+    case tokensRegister = "tokens/register"
+
+    /// Whether its path begins with "/device", and names no database.
+    var isOfDevice: Bool {
+      switch self {
+      case .tokensCreate, .tokensRegister: true
+      default: false
+      }
+    }
 
     /// Whether it needs no user in the public database.
     var isPublicReading: Bool {
@@ -47,7 +62,7 @@ extension CloudServer {
     var methods: [String] {
       switch self {
       case .zonesList: ["GET", "HEAD", "POST"]
-      case .usersCaller, .usersCurrent: ["GET", "HEAD"]
+      case .usersCaller, .usersCurrent, .subscriptionsList: ["GET", "HEAD"]
       case .usersDiscover: ["GET", "HEAD", "POST"]
       default: ["POST"]
       }
@@ -74,6 +89,9 @@ extension CloudServer {
         return .respond(HTTPResponse(status: 204, headers: ["Allow": methods, "X-Apple-Request-UUID": uuid]))
       }
       if request.path == "/signin" { return .respond(try signInPage(request, headers)) }
+      if request.path == Self.courierPath, request.method == "GET" {
+        return .push(headers, try courierBox(try parameter("token", request)))
+      }
       guard let route = try route(request.path) else {
         throw ServerRefusal(404, WireError(.notFound, "this server has no endpoint at this path"))
       }
@@ -121,12 +139,14 @@ extension CloudServer {
 
   private func route(_ path: String) throws(ServerRefusal) -> Route? {
     let parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).map { Substring($0) }
-    guard (8...9).contains(parts.count), parts[0].isEmpty, parts[1] == "database", parts[2] == "1",
+    let isOfDevice = parts.count == 7 && parts[1] == "device"
+    guard isOfDevice || (8...9).contains(parts.count) && parts[1] == "database", parts[0].isEmpty, parts[2] == "1",
       let container = PercentEncoding.decode(parts[3]), let environment = PercentEncoding.decode(parts[4]),
-      let endpoint = Endpoint(rawValue: parts[6...].joined(separator: "/"))
+      let endpoint = Endpoint(rawValue: parts[(isOfDevice ? 5 : 6)...].joined(separator: "/")),
+      endpoint.isOfDevice == isOfDevice
     else { return nil }
     let scope: DatabaseScope
-    switch parts[5] {
+    switch isOfDevice ? "private" : parts[5] {
     case "private": scope = .private
     case "shared": scope = .shared
     case "public": scope = .public
@@ -269,7 +289,16 @@ extension CloudServer {
     case .zonesList: return WireJSON.encode(try listZones(in: key))
     case .zonesLookup:
       return WireJSON.encode(try lookupZones((try message(request) as ZonesLookupRequest).zones, in: key))
-    case .zonesModify: return WireJSON.encode(try modifyZones(try message(request), in: key))
+    case .zonesModify:
+      let asked: ZonesModifyRequest = try message(request)
+      return try pushing(asked.operations.map(\.zone.zoneID.name), in: key) { () throws(ServerRefusal) in
+        WireJSON.encode(try modifyZones(asked, in: key))
+      }
+    case .subscriptionsList: return WireJSON.encode(try listSubscriptions(in: key))
+    case .subscriptionsLookup: return WireJSON.encode(try lookupSubscriptions(try message(request), in: key))
+    case .subscriptionsModify: return WireJSON.encode(try modifySubscriptions(try message(request), in: key))
+    case .tokensCreate: return WireJSON.encode(createToken(try message(request), key, user, origin: request.origin))
+    case .tokensRegister: return WireJSON.encode(try registerToken(try message(request)))
     case .recordsChanges: return try recordChangesAnswer(try message(request), in: key, &memory)
     case .zonesChanges: return try zonesChangesAnswer(try message(request), in: key)
     case .usersCaller, .usersCurrent, .usersDiscover, .usersByEmail, .usersByName, .usersOfContacts:

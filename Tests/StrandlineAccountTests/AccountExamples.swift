@@ -1,4 +1,4 @@
-// The examples of the page on accounts, compiled and run: HouseTests finds each of them here, letter by letter.
+// The examples of the page on accounts, and the one of a push, compiled and run: HouseTests finds each of them here, letter by letter.
 
 import Strandline
 import StrandlineCloudKit
@@ -25,6 +25,10 @@ func unsentNotes(of account: StoredAccount) async throws -> [String] {
   return try store.fetch(Note.self).map(\.title)
 }
 
+func received(_ notification: [AnyHashable: Any], for store: RecordStore) -> Bool {
+  store.syncEngine?.handle(remoteNotification: notification) ?? false  // it fetches by itself
+}
+
 @Suite(.timeLimit(.minutes(30))) struct `The examples of the page on accounts` {
   @Test func `open the store of a user, and read what was not sent`() async throws {
     let folder = try TemporaryFolder()
@@ -39,6 +43,8 @@ func unsentNotes(of account: StoredAccount) async throws -> [String] {
     let store = try #require(accounts.store)
     try await store.write { try $0.save(Note(title: "Low tide at six")) }
     #expect(try await unsentNotes(of: account) == ["Low tide at six"])
+    #expect(received(["ck": ["cid": "iCloud.app"]], for: store))
+    #expect(!received(["aps": ["badge": 1]], for: store))
     try await accounts.close()
   }
 }

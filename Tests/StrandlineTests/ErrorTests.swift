@@ -360,6 +360,35 @@ private struct PublicCall: Sendable {
     ),
     (["WebSession.init(path:)"], .strandline(.io), { _ = try WebSession(path: "/") }),
     (["WebSession.signIn(token:)"], .strandline(.invalidValue), { try WebSession(path: "/none").signIn(token: "") }),
+    (["WebSession.signOut()"], .nothing, { try WebSession(path: "/none").signOut() }),
+    (
+      ["AccountStores.open(at:types:syncing:rules:durability:options:environment:)"], .strandline(.notAStore),
+      {
+        let disk = SimulatedDisk()
+        disk.poke("/accounts", [1])
+        _ = try await AccountStores.open(
+          at: "/accounts", syncing: .simulated(SimulatedCloud()), environment: .simulated(disk: disk, seed: 1))
+      }
+    ),
+    (
+      ["AccountStores.accountMayHaveChanged()"], .strandline(.closed),
+      { _ = try await closedAccounts().accountMayHaveChanged() }
+    ),
+    (
+      ["AccountStores.signIn(token:)"], .strandline(.closed),
+      { _ = try await closedAccounts().signIn(token: "t") }
+    ),
+    (["AccountStores.signOut()"], .strandline(.closed), { try await closedAccounts().signOut() }),
+    (
+      ["AccountStores.remove(_:keepingUnsent:)"], .strandline(.closed),
+      {
+        let accounts = try await closedAccounts()
+        try await accounts.remove(try #require(accounts.accounts.first))
+      }
+    ),
+    (["AccountStores.close()"], .nothing, { try await closedAccounts().close() }),
+    (["CloudDatabase.forgetCredential()"], .nothing, { try unreachable().forgetCredential() }),
+    (["CloudDatabase.awaitPush()"], .cloud, { try await unreachable().awaitPush() }),
     (
       ["LocalServer.run(directory:host:port:allowedHosts:allowedOrigins:faults:)"], .strandline(.invalidValue),
       {
@@ -443,6 +472,14 @@ private struct PublicCall: Sendable {
       }
     ),
   ]
+
+  private static func closedAccounts() async throws -> AccountStores {
+    let accounts = try await AccountStores.open(
+      at: "/accounts", syncing: .simulated(SimulatedCloud()),
+      environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    try await accounts.close()
+    return accounts
+  }
 
   /// A database at an address that no transport accepts.
   private static func unreachable() -> Around {

@@ -54,4 +54,5 @@ private struct NobodysDatabase: ForwardingDatabase {
   }
 
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage { throw refusal }
+  func awaitPush() async throws { throw refusal }
 }

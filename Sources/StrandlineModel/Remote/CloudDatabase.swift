@@ -1,4 +1,4 @@
-// The nine requests that the sync engine makes of a cloud database, and their answers.
+// The ten requests that the sync engine makes of a cloud database, and their answers.
 //
 // The engine contains no HTTP and no JSON. StrandlineCloudKit sends these requests to CloudKit Web Services and to the
 // local server; a native adapter would implement the same protocol. A request throws `CloudError` if the server refuses
@@ -85,6 +85,13 @@ public protocol CloudDatabase: Sendable {
   /// One page of the zones that changed since a token.
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage
 
+  /// Waits until the server says that something in the database has changed. The first call does what has to be done for that once, a
+  /// subscription for example. Throws `.unsupported`, the default, if the transport has no pushes of its own: natively the system
+  /// hands them to the app, which tells the engine (`SyncEngine.handle(remoteNotification:)`).
+  ///
+  /// A push may come late, twice or never: the engine fetches the changes, and polls beneath.
+  func awaitPush() async throws
+
   /// How far the server's clock was ahead of this device's, in whole milliseconds, at the newest answer. Nil, the default, if the transport does
   /// not know: the engine then estimates it from the modified times of records.
   var serverClockOffset: Duration? { get }
@@ -112,6 +119,11 @@ extension CloudDatabase {
     ofType type: String, in zone: ZoneID, limit: Int, after marker: String?
   ) async throws -> NewestPage {
     throw CloudError(.unsupported, reason: "this transport has no queries")
+  }
+
+  /// Throws `.unsupported`.
+  public func awaitPush() async throws {
+    throw CloudError(.unsupported, reason: "this transport has no pushes of its own")
   }
 
   /// Nil.

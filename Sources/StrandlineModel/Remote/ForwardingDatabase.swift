@@ -62,6 +62,9 @@ extension ForwardingDatabase {
     try await base.databaseChanges(since: token, limit: limit)
   }
 
+  /// Forwards to `base`, and throws its errors.
+  package func awaitPush() async throws { try await base.awaitPush() }
+
   /// The value of `base`.
   package var serverClockOffset: Duration? { base.serverClockOffset }
 

@@ -46,6 +46,21 @@ extension CloudServer: HTTPService {
     switch answer(request) {
     case .respond(let response): .respond(response)
     case .hang: .hang
+    case .push(let headers, let box): .stream(headers) { stream in Self.send(from: box, to: stream) }
     }
   }
+
+  /// Sends the next push of a mailbox. It is looked for in short steps, because the thread also notices that the client has gone.
+  private static func send(from box: PushBox, to stream: HTTPStream) {
+    for _ in 0..<(courierMilliseconds / courierStepMilliseconds) {
+      if let push = box.take() {
+        // A client that does not read it has lost it, as one whose connection has broken.
+        _ = stream.send(push)
+        return
+      }
+      guard stream.pause(courierStepMilliseconds) else { return }
+    }
+  }
+
+  private static var courierStepMilliseconds: Int64 { 20 }
 }

@@ -14,6 +14,10 @@ public struct SyncConfiguration: Sendable {
   /// `SyncEngine.sync()` syncs, and `wake(_:)` does nothing.
   public var isAutomatic = true
 
+  /// Whether an automatic engine listens for pushes over the web. True for `.cloudKit(_:environment:)`. A push begins a fetch within
+  /// moments; without any, and while they are lost, changes are found by polling (`isAutomatic`).
+  public var listensForPushes = false
+
   /// Which zones are synced: all by default. The store does not remember it, so each open has to say it.
   public var zones = SyncedZones.all
 

@@ -18,6 +18,7 @@ public final class SyncEngine: SyncDriver {
   /// Records whose holds a person has ended, which the upload queue does not know yet.
   private let released: OrderedMutex<[RecordID]> = OrderedMutex([])
   let isAutomatic: Bool
+  private let listensForPushes: Bool
   private let pace: SyncPace
   /// The random source for waits.
   private let random: any RandomSource
@@ -40,6 +41,7 @@ public final class SyncEngine: SyncDriver {
     self.store = store
     self.database = try configuration.makeDatabase(store.path, StoreEnvironment(store.environment))
     self.isAutomatic = configuration.isAutomatic
+    listensForPushes = configuration.listensForPushes
     pace = configuration.pace
     random = configuration.random ?? store.environment.random
     let synced = SyncedDatabase(database.address.scope, configuration.zones)
@@ -67,7 +69,7 @@ public final class SyncEngine: SyncDriver {
         // The task before may be about to end, because of a suspension.
         before?.cancel()
         await before?.value
-        await self.cycleAutomatically()
+        await self.runAutomatically()
       }
     }
   }
@@ -333,6 +335,23 @@ public final class SyncEngine: SyncDriver {
   public var lastError: StrandlineError? { lastCycle.withLock { $0.failure?.error } }
 
   // MARK: Automatic cycles
+
+  /// Makes cycles, and listens for pushes beside them, until the task is cancelled or the store takes no writes any more.
+  private func runAutomatically() async {
+    guard listensForPushes else { return await cycleAutomatically() }
+    await withTaskGroup { group in
+      group.addTask {
+        await self.cycleAutomatically()
+        return true
+      }
+      group.addTask {
+        await self.listen()
+        return false
+      }
+      // Cycles go on where the transport has no pushes; without cycles nothing is listened for.
+      for await endsAll in group where endsAll { group.cancelAll() }
+    }
+  }
 
   private func cycleAutomatically() async {
     let environment = store.environment
