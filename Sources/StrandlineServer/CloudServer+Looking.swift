@@ -41,7 +41,8 @@ extension CloudServer {
     case .recordsModify, .zonesModify, .usersCaller, .usersCurrent, .usersDiscover, .usersByEmail, .usersByName,
       .usersOfContacts, .subscriptionsModify, .tokensCreate, .tokensRegister:
       return nil
-    case .subscriptionsList, .subscriptionsLookup, .recordsLookup, .recordsQuery, .recordsChanges, .changesZone, .changesDatabase, .zonesList, .zonesLookup,
+    case .subscriptionsList, .subscriptionsLookup, .recordsLookup, .recordsQuery, .recordsChanges, .changesZone,
+      .changesDatabase, .zonesList, .zonesLookup,
       .zonesChanges:
       break
     }

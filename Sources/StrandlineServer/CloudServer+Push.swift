@@ -100,7 +100,7 @@ extension CloudServer {
   func createToken(_ asked: PushTokenMessage, _ key: DatabaseKey, _ user: String, origin: String) -> PushTokenMessage {
     let new = RecordName.random(high: environment.random.next(), low: environment.random.next())
     let token = pushTable.withLock {
-      $0.open(asked.clientId ?? "", of: PushTable.Owner(key, user: user), newToken: new)
+      $0.open(asked.clientId ?? "", of: PushTable.Recipient(key, user: user), newToken: new)
     }
     return PushTokenMessage(
       apnsEnvironment: asked.apnsEnvironment ?? key.environment, apnsToken: token, clientId: asked.clientId,

@@ -49,7 +49,7 @@ package final class PushBox: Sendable {
 /// The subscriptions of all databases, and the mailboxes of all clients.
 struct PushTable: Sendable {
   /// Who gets pushes into a mailbox: a user of a container and environment.
-  struct Owner: Hashable, Sendable {
+  struct Recipient: Hashable, Sendable {
     var container: CloudName
     var environment: CloudName
     var user: CloudName
@@ -63,7 +63,7 @@ struct PushTable: Sendable {
   private struct Client: Sendable {
     var token: CloudName
     var clientID: CloudName
-    var owner: Owner
+    var recipient: Recipient
     var box: PushBox
   }
 
@@ -79,13 +79,15 @@ struct PushTable: Sendable {
   /// Gives a client a mailbox. One with the same identifier keeps its own.
   ///
   /// - Returns: the name of the mailbox.
-  mutating func open(_ clientID: String, of owner: Owner, newToken: String) -> String {
+  mutating func open(_ clientID: String, of recipient: Recipient, newToken: String) -> String {
     let clientID = CloudName(clientID)
-    if !clientID.text.isEmpty, let known = clients.first(where: { $0.clientID == clientID && $0.owner == owner }) {
+    if !clientID.text.isEmpty,
+      let known = clients.first(where: { $0.clientID == clientID && $0.recipient == recipient })
+    {
       return known.token.text
     }
     if clients.count == Self.clientsMax { clients.removeFirst() }
-    clients.append(Client(token: CloudName(newToken), clientID: clientID, owner: owner, box: PushBox()))
+    clients.append(Client(token: CloudName(newToken), clientID: clientID, recipient: recipient, box: PushBox()))
     return newToken
   }
 
@@ -102,8 +104,8 @@ struct PushTable: Sendable {
 
   /// The pushes that a change of a zone causes, each with where it goes.
   mutating func pushes(of zone: String, in key: DatabaseKey) -> [(box: PushBox, push: [UInt8])] {
-    let owner = Owner(key, user: key.user)
-    let boxes = clients.filter { $0.owner == owner }.map(\.box)
+    let recipient = Recipient(key, user: key.user)
+    let boxes = clients.filter { $0.recipient == recipient }.map(\.box)
     guard !boxes.isEmpty else { return [] }
     var pushes: [(PushBox, [UInt8])] = []
     for subscription in (subscriptions[key] ?? [:]).sorted(by: { $0.key < $1.key }).map(\.value) {

@@ -264,7 +264,11 @@ package struct PushMessage: WireMessage {
 
   package init(_ json: inout JSONReader) throws(JSONError) {
     var body: Body?
-    try json.object(Key.self) { _, json throws(JSONError) in body = try Body(&json) }
+    try json.object(Key.self) { key, json throws(JSONError) in
+      switch key {
+      case .ck: body = try Body(&json)
+      }
+    }
     guard let body else { throw json.missing("ck") }
     self.init(body: body)
   }

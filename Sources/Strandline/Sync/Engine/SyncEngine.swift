@@ -16,9 +16,8 @@ public final class SyncEngine: SyncDriver {
   private let wakeUp = AsyncSignal()
   private let causes: OrderedMutex<Set<SyncCause>> = OrderedMutex([])
   /// Records whose holds a person has ended, which the upload queue does not know yet.
-  private let released: OrderedMutex<[RecordID]> = OrderedMutex([])
-  let isAutomatic: Bool
-  private let listensForPushes: Bool
+  private let released: Mutex<[RecordID]> = Mutex([])
+  private let initiative: Initiative
   private let pace: SyncPace
   /// The random source for waits.
   private let random: any RandomSource
@@ -28,6 +27,15 @@ public final class SyncEngine: SyncDriver {
   private let deadline: CycleDeadline
   /// Publishes the engine's status.
   let watch: SyncWatch
+
+  /// What the engine does without being called.
+  private struct Initiative {
+    var isAutomatic: Bool
+    var listensForPushes: Bool
+  }
+
+  /// Whether it begins cycles by itself.
+  var isAutomatic: Bool { initiative.isAutomatic }
 
   /// The last cycle's result.
   private struct LastCycle: Sendable {
@@ -40,8 +48,8 @@ public final class SyncEngine: SyncDriver {
   init(store: RecordStore, configuration: SyncConfiguration) throws {
     self.store = store
     self.database = try configuration.makeDatabase(store.path, StoreEnvironment(store.environment))
-    self.isAutomatic = configuration.isAutomatic
-    listensForPushes = configuration.listensForPushes
+    initiative = Initiative(
+      isAutomatic: configuration.isAutomatic, listensForPushes: configuration.listensForPushes)
     pace = configuration.pace
     random = configuration.random ?? store.environment.random
     let synced = SyncedDatabase(database.address.scope, configuration.zones)
@@ -338,7 +346,7 @@ public final class SyncEngine: SyncDriver {
 
   /// Makes cycles, and listens for pushes beside them, until the task is cancelled or the store takes no writes any more.
   private func runAutomatically() async {
-    guard listensForPushes else { return await cycleAutomatically() }
+    guard initiative.listensForPushes else { return await cycleAutomatically() }
     await withTaskGroup { group in
       group.addTask {
         await self.cycleAutomatically()
