@@ -18,10 +18,10 @@ let strict: [SwiftSetting] = [
 ]
 
 #if os(Linux)
-  /// What an app links. There is no SwiftUI here.
+  /// What an app links. There is no SwiftUI here, and no CloudKit.
   let appTargets = ["Strandline", "StrandlineCloudKit"]
 #else
-  let appTargets = ["Strandline", "StrandlineCloudKit", "StrandlineUI"]
+  let appTargets = ["Strandline", "StrandlineCloudKit", "StrandlineUI", "StrandlineNativeCloudKit"]
 #endif
 
 let package = Package(
@@ -200,9 +200,31 @@ let package = Package(
       name: "StrandlineUITests",
       dependencies: ["StrandlineUI", "SwiftUI", "Strandline", "StrandlineSimulation", "StrandlineTesting"],
       swiftSettings: strict),
+    // The same for CloudKit and CoreLocation: StrandlineNativeCloudKit alone asks for them.
+    .target(name: "CoreLocation", path: "Tests/CoreLocation", swiftSettings: strict),
+    .target(
+      name: "CloudKit", dependencies: ["CoreLocation", "StrandlineCloudKit", "Strandline"], path: "Tests/CloudKit",
+      swiftSettings: strict),
+    .target(
+      name: "StrandlineNativeCloudKit",
+      dependencies: ["CloudKit", "CoreLocation", "StrandlineCloudKit", "Strandline", "StrandlineSystem"],
+      swiftSettings: strict),
+    .testTarget(
+      name: "StrandlineNativeCloudKitTests",
+      dependencies: [
+        "StrandlineNativeCloudKit", "CloudKit", "CoreLocation", "StrandlineSyncProofs", "StrandlineTesting",
+        "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineSimulation", "StrandlineSystem",
+        "StrandlineTestSupport",
+      ],
+      swiftSettings: strict),
   ]
 #else
-  package.targets.append(.target(name: "StrandlineUI", dependencies: ["Strandline"], swiftSettings: strict))
+  package.targets += [
+    .target(name: "StrandlineUI", dependencies: ["Strandline"], swiftSettings: strict),
+    .target(
+      name: "StrandlineNativeCloudKit", dependencies: ["StrandlineCloudKit", "Strandline", "StrandlineSystem"],
+      swiftSettings: strict),
+  ]
 #endif
 
 // One target with those that it needs, and no product: `STRANDLINE_ONLY=StrandlineLogTests swift test` builds a tenth of all.

@@ -102,8 +102,8 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
 
   // MARK: Requests
 
-  /// The session's token is sent once more, if the server has refused it.
-  package func endOwnWaits() { session?.endOwnWaits() }
+  /// The session's token is sent once more, if the server has refused it and a person wants the cycle.
+  package func beginCycle(isUserInitiated: Bool) { if isUserInitiated { session?.endOwnWaits() } }
 
   /// The same database for one user alone, with the same session and the same lane of requests.
   package func restricted(to user: String) -> any CloudDatabase { WebServicesDatabase(self, restrictedTo: user) }
@@ -245,7 +245,10 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
 
   /// One page of changes of each of some zones. An answer that names one of several zones twice, or not at all, says nothing of it.
   package func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>] {
-    guard !queries.isEmpty else { return [:] }
+    var pages: [ZoneID: Result<ZonePage, CloudError>] = [:]
+    for query in queries where query.token?.isNative == true { pages[query.zone] = .failure(Self.foreignToken) }
+    let queries = queries.filter { pages[$0.zone] == nil }
+    guard !queries.isEmpty else { return pages }
     let asked = queries.map { query in
       // The service's meaning of an empty token is ambiguous, so none is sent.
       let token = query.token?.rawValue.isEmpty == true ? nil : query.token?.rawValue
@@ -255,7 +258,6 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     }
     let request = ZoneChangesRequest(zones: asked, resultsLimit: asked.compactMap(\.resultsLimit).max())
     let answer = try await ask(ZoneChangesReply.self, "POST", scoped("changes/zone"), request)
-    var pages: [ZoneID: Result<ZonePage, CloudError>] = [:]
     for query in queries {
       pages[query.zone] = entry(of: query.zone, in: answer.value.zones, asked: queries).map { entry in
         Result { () throws(CloudError) in try page(entry, query, answer) }
@@ -267,6 +269,10 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     }
     return pages
   }
+
+  /// A token of CloudKit's framework is as one that has expired: the feed begins anew.
+  private static let foreignToken = CloudError(
+    .changeTokenExpired, reason: "the change token is one of CloudKit's framework")
 
   /// What an answer says of a zone.
   private func entry(
@@ -349,6 +355,7 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
 
   /// One page of the zones that changed since a token.
   package func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
+    if token?.isNative == true { throw Self.foreignToken }
     let sent = token?.rawValue.isEmpty == true ? nil : token?.rawValue
     let request = DatabaseChangesRequest(syncToken: sent, resultsLimit: min(max(limit, 1), Self.operationsMax))
     let answer = try await ask(DatabaseChangesReply.self, "POST", scoped("changes/database"), request)

@@ -55,7 +55,8 @@ private struct LinkedModules {
       guard let folder = path.split(separator: "/").dropLast().last(where: { $0.hasSuffix(".build") }) else { continue }
       objects[folder.dropLast(".build".count), default: []].append(path)
     }
-    for name in try House.disk.list("\(House.root)/Sources") {
+    // Below Tests too: the stand-ins for Apple's modules are there, and nobody but the tests links one.
+    for name in try House.disk.list("\(House.root)/Sources") + House.disk.list("\(House.root)/Tests") {
       if let paths = objects[name[...]] { modules[name[...]] = try ModuleSymbols(objects: paths) }
     }
   }

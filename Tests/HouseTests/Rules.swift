@@ -26,7 +26,10 @@ enum Rules {
     "StrandlineUI": ["Strandline", "Foundation", "SwiftUI"],
     "StrandlineCloudKit": [
       // Not FoundationNetworking, which is URLSession on Linux and loads thirty libraries.
-      "Strandline", "StrandlineJSON", "StrandlineSystem", "Foundation", "CloudKit",
+      "Strandline", "StrandlineJSON", "StrandlineSystem", "Foundation",
+    ],
+    "StrandlineNativeCloudKit": [
+      "StrandlineCloudKit", "Strandline", "StrandlineSystem", "Foundation", "CloudKit", "CoreLocation",
     ],
     "StrandlineServer": [
       "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineJSON", "StrandlineSystem", "Foundation",
@@ -134,6 +137,26 @@ enum Rules {
     }
   }
 
+  /// Modules of which there are stand-ins, each with the targets that may ask for it, beside the stand-ins and the tests of these
+  /// targets: all modules of a build share one search path, so that any other target would be given a stand-in that was built
+  /// before it.
+  private static let standIns: [String: Set<String>] = [
+    "SwiftUI": ["StrandlineUI"], "CloudKit": ["StrandlineNativeCloudKit"], "CoreLocation": ["StrandlineNativeCloudKit"],
+  ]
+
+  static func standInsAreForOneTarget(_ source: SourceText) -> [String] {
+    let parts = source.path.split(separator: "/")
+    let target = parts.count > 1 ? String(parts[1]) : ""
+    guard parts.first == "Sources" || parts.first == "Tests", !standIns.keys.contains(target) else { return [] }
+    return source.codeLines.enumerated().flatMap { number, line in
+      standIns.compactMap { module, users in
+        let asks = line.contains("canImport(\(module))") || imported(line.drop { $0 == " " }) == module
+        guard asks, !users.contains(target), !users.contains(where: { target == "\($0)Tests" }) else { return nil }
+        return "\(source.path):\(number + 1): \(target) asks for \(module), of which there is a stand-in"
+      }
+    }
+  }
+
   /// The name of the type that a line declares at the top of a file, unless it is private to it.
   static func declaredType(_ line: Substring) -> Substring? {
     guard let first = line.first, first != " " else { return nil }
@@ -150,12 +173,18 @@ enum Rules {
   /// The file in which libFuzzer passes its input by pointer. It is part of no product.
   private static let fuzzerSource = "Tests/Fuzzing/DecoderFuzzer.swift"
 
+  /// Where Objective-C's letter for the type of a number is read, by which alone a whole number is told from another one.
+  private static let numberSources: Set<String> = [
+    "Sources/StrandlineNativeCloudKit/NumberType.swift", "Tests/CloudKit/Values.swift",
+  ]
+
   /// The targets that call the system: one for the library, one for the command.
   private static let unsafeTargets: Set<String> = ["StrandlineSystem", "StrandlineHost"]
 
   /// Finds `unsafe`, and the types that need it, in all targets except the two that call the system.
   static func unsafeOnlyInSystemTargets(_ source: SourceText) -> [String] {
-    guard !unsafeTargets.contains(source.target), source.path != fuzzerSource else { return [] }
+    guard !unsafeTargets.contains(source.target), source.path != fuzzerSource, !numberSources.contains(source.path)
+    else { return [] }
     return source.findings("unsafe code outside StrandlineSystem and StrandlineHost") { line in
       line.words.contains { word in
         word == "unsafe" || word == "withUnsafeBytes" || (word.hasPrefix("Unsafe") && word.hasSuffix("Pointer"))

@@ -160,7 +160,7 @@ struct SessionTests {
         #expect(try await refusal { _ = try await client.zones() }?.code == .authenticationRequired)
         #expect(transport.sent.count == 1)
       }
-      if isPersons { client.endOwnWaits() } else { clock.advance(milliseconds: 4_000) }
+      if isPersons { client.beginCycle(isUserInitiated: true) } else { clock.advance(milliseconds: 4_000) }
       #expect(try await refusal { _ = try await client.zones() } == nil)
       #expect(transport.sent.count == 2)
     }
@@ -195,7 +195,7 @@ struct SessionTests {
     // For a person, once; and whenever someone has signed in.
     for signsIn in [nil, "dead2", "dead2"] {
       let before = sent.withLock { $0 }
-      if let signsIn { try session.signIn(token: signsIn) } else { client.endOwnWaits() }
+      if let signsIn { try session.signIn(token: signsIn) } else { client.beginCycle(isUserInitiated: true) }
       for _ in 0..<3 { _ = try await refusal { _ = try await client.zones() } }
       #expect(sent.withLock { $0 } == before + 1)
     }

@@ -17,7 +17,7 @@ private final class Knowing: ForwardingDatabase {
 
   init(base: any CloudDatabase) { self.base = base }
 
-  func endOwnWaits() { asked.withLock { $0 += 1 } }
+  func beginCycle(isUserInitiated: Bool) { if isUserInitiated { asked.withLock { $0 += 1 } } }
   var serverClockOffset: Duration? { .milliseconds(5) }
   func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord? {
     ServerRecord(name: String(decoding: raw, as: UTF8.self), type: "Note")

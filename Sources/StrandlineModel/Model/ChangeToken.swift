@@ -9,6 +9,12 @@ public struct ChangeToken: RawRepresentable, Hashable, Sendable {
   /// Wraps the server's text, unchanged.
   public init(rawValue: String) { self.rawValue = rawValue }
 
+  /// How a token of CloudKit's framework begins, which the web does not know: a store that was synced in one way and is synced in
+  /// the other begins its feeds anew. Base64 has no colon.
+  package static let nativePrefix = "native:"
+  /// Whether it is one of CloudKit's framework.
+  package var isNative: Bool { rawValue.utf8.starts(with: Self.nativePrefix.utf8) }
+
   /// Equal to the byte.
   public static func == (left: ChangeToken, right: ChangeToken) -> Bool { left.rawValue.equalsUTF8(right.rawValue) }
   /// Hashes what `==` compares.

@@ -21,9 +21,9 @@ public protocol CloudDatabase: Sendable {
   /// The least time between two requests, zero by default. The engine keeps it, so that a long sync is no burst.
   var minimumInterval: Duration { get }
 
-  /// A person wants a sync now. What this does not ask the server for a while, because the server has refused it, it asks once more.
-  /// Does nothing by default.
-  func endOwnWaits()
+  /// A cycle begins. If a person wants it, what this does not ask the server for a while, because the server has refused it, it asks
+  /// once more; a transport may also make the requests of such a cycle urgent. Does nothing by default.
+  func beginCycle(isUserInitiated: Bool)
 
   /// The record name of the signed-in user. Throws `.noAccount` if the transport knows that nobody is signed in, so that it is no
   /// question of asking for a password again.
@@ -106,7 +106,7 @@ extension CloudDatabase {
   public var minimumInterval: Duration { .zero }
 
   /// Does nothing.
-  public func endOwnWaits() {}
+  public func beginCycle(isUserInitiated: Bool) {}
 
   /// A database that asks who is signed in with each request.
   public func restricted(to user: String) -> any CloudDatabase { OneUsersDatabase(base: self, owner: user) }

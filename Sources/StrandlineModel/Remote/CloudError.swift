@@ -77,6 +77,8 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
   public var httpStatus: Int?
   /// Where a person can sign in.
   public var redirectURL: String?
+  /// Why the zone is gone of which this says that it is; nil if it does not say why.
+  public var zoneLoss: ZoneLoss?
   /// The bytes of an item that this client could not read; empty for any other error. A store keeps them with the held record.
   public var raw: [UInt8] = []
 

@@ -18,7 +18,7 @@ extension ForwardingDatabase {
   package var minimumInterval: Duration { base.minimumInterval }
 
   /// Forwards to `base`.
-  package func endOwnWaits() { base.endOwnWaits() }
+  package func beginCycle(isUserInitiated: Bool) { base.beginCycle(isUserInitiated: isUserInitiated) }
 
   /// Forwards to `base`, and throws its errors.
   package func forgetCredential() throws { try base.forgetCredential() }

@@ -124,7 +124,7 @@ extension SyncPlan {
       if error.code != .zoneNotFound { self[zone].refuse(error) }
       return
     }
-    let loss = state?.listedLoss ?? .notFound
+    let loss = error.zoneLoss ?? state?.listedLoss ?? .notFound
     self[zone].phase = .missing(LossQuestion(error: error, loss: loss, kind: kind), then: self[zone].phase)
   }
 

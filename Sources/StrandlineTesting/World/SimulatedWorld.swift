@@ -2,12 +2,31 @@
 // its promises.
 
 public import Strandline
+package import StrandlineCloudKit
 internal import StrandlineSystem
+
+/// Another client of a world's cloud than that of the web.
+package struct WorldClient: Sendable {
+  /// Makes the client of a device, each time that its store is opened, over the line to the server.
+  package var make: @Sendable (_ device: Int, any Transport, StoreEnvironment) -> any CloudDatabase
+  /// The server's text of a token of this client.
+  package var text: @Sendable (ChangeToken) -> String
+
+  package init(
+    make: @escaping @Sendable (_ device: Int, any Transport, StoreEnvironment) -> any CloudDatabase,
+    text: @escaping @Sendable (ChangeToken) -> String
+  ) {
+    self.make = make
+    self.text = text
+  }
+}
 
 /// What an app adds to a simulated world: its own configuration of the sync, and its own demands.
 struct WorldApp: Sendable {
   typealias Configure = @Sendable (inout SyncConfiguration, inout StoreOptions) -> Void
   var configure: Configure = { _, _ in }
+  /// How the devices speak to the cloud; nil: by the web.
+  var client: WorldClient?
   /// Whether the app has policies of its own.
   var isConfigured = false
   var check: @Sendable ([RecordStore]) async throws -> String? = { _ in nil }
@@ -65,6 +84,9 @@ public struct SimulatedWorld: Sendable {
   ///   counts as wrong.
   public mutating func check(_ body: @escaping @Sendable ([RecordStore]) async throws -> String?) { app.check = body }
 
+  /// Lets the devices speak to the cloud in another way.
+  package mutating func connect(by client: WorldClient) { app.client = client }
+
   /// Has a store changed after each step before its device is judged, as an engine with a mistake would: the judge must find it.
   package mutating func plant(_ body: @escaping @Sendable (RecordStore) async throws -> Void) { app.plant = body }
 
@@ -102,6 +124,8 @@ public struct SimulatedWorld: Sendable {
 
   var plan: WorldPlan {
     var plan = WorldPlan(seed: seed, devices: devices, days: days, allowed: faults)
+    // CloudKit's framework has no VALIDATE references.
+    plan.linksValidate = app.client == nil
     if let steps { plan.keep(steps) }
     return plan
   }

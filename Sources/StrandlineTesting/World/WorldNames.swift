@@ -15,6 +15,8 @@ struct WorldNames: Sendable {
   /// Records of the first zone that another tool makes all at once: more than any limit that the engine asks a person beyond.
   let crowd: [RecordID]
   static let crowdMax = 130
+  /// Whether apps write references with VALIDATE.
+  var linksValidate = true
 
   /// Those that steps change by themselves.
   var single: ArraySlice<RecordID> { records.dropLast(crowd.count) }

@@ -178,7 +178,13 @@ struct WorldPlan: Sendable {
   /// The groups that this world has.
   let faults: WorldFaults
   /// What its zones and records are called.
-  var names: WorldNames { faults.contains(.names) ? .equal : .usual }
+  /// Whether apps write references with VALIDATE.
+  var linksValidate = true
+  var names: WorldNames {
+    var names = faults.contains(.names) ? WorldNames.equal : .usual
+    names.linksValidate = linksValidate
+    return names
+  }
   /// How far each device's wall clock is off at first, in milliseconds.
   private(set) var clockOffsets: [Int64] = []
   /// Whether pages of changes hold two records at most.

@@ -144,7 +144,7 @@ extension WorldRun {
     for (id, zone) in sync.zones.sorted(by: { $0.key < $1.key }) {
       // A page left out what no page will bring; the comparison at rest mends it.
       if device.line.omitted.contains(id) { continue }
-      guard let token = zone.token, let place = server.place(ofToken: token.rawValue),
+      guard let token = zone.token, let place = server.place(ofToken: app.client?.text(token) ?? token.rawValue),
         let life = history.zones[place.life]
       else { continue }
       let records = life.records

@@ -84,15 +84,19 @@ struct WorldRun {
     let refused = refused
     let together = together
     let requests = requests
+    let client = app.client
     let device = WorldDevice(
       number: number, seed: plan.seed &* 31 &+ UInt64(number) &* 0x9E37_79B9,
       clock: WorldClock(time, offMilliseconds: offMilliseconds), line: WorldLine(server, time, serverClock),
       executor: executor,
       database: { environment, line, store in
-        let database = WorldDatabase(
-          base: WebServicesDatabase(
+        let base: any CloudDatabase =
+          client?.make(number, line, environment)
+          ?? WebServicesDatabase(
             address: Self.address, apiToken: "", session: nil, baseURL: "http://cloud.invalid", transport: line,
-            environment: environment.system),
+            environment: environment.system)
+        let database = WorldDatabase(
+          base: base,
           refusals: refusals, denials: denials, losses: losses, together: together, device: number, store: store,
           onRefusal: { refused.add() }, onDanger: { line.note($0) })
         return requests.map { TracedDatabase(base: database, device: number, requests: $0) } ?? database
@@ -351,7 +355,8 @@ struct WorldRun {
       // An app refers only to what it sees.
       var visible = try target.flatMap { try tx.record(names.records[$0]) }
       if record.type == "Task", let above = visible, try isAbove(id, above.id, tx) { visible = nil }
-      record[WorldPlan.linkField] = visible.map { .reference(Reference($0.id.name, action: action)) }
+      let taken = names.linksValidate || action != .validate ? action : .none
+      record[WorldPlan.linkField] = visible.map { .reference(Reference($0.id.name, action: taken)) }
       try tx.save(record)
     case .create(_, let type, let field):
       try tx.delete(id)

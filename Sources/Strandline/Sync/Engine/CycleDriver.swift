@@ -45,7 +45,7 @@ struct CycleDriver: Sendable {
   /// Makes a cycle. `plan.cycle.report` has its counts, also when this throws.
   mutating func run(_ options: CycleOptions) async throws {
     plan.begin(options, StoreFacts(store))
-    if options.isUserInitiated { database.endOwnWaits() }
+    database.beginCycle(isUserInitiated: options.isUserInitiated)
     try await drive { _ in false }
   }
 
