@@ -62,14 +62,14 @@
 
     /// The zones that exist, without CloudKit's default zone.
     package func zones() async throws -> [ZoneID] {
-      let found = try await perform { try await $0.allRecordZones() }
+      let found = try await ask { try await $0.allRecordZones() }
       return found.map(\.zoneID).filter { $0.zoneName != CKRecordZone.ID.defaultZoneName }.map { ZoneID($0.zoneName) }
     }
 
     /// Creates a zone; succeeds if it exists already.
     package func createZone(_ zone: ZoneID) async throws {
       let id = CKRecordZone.ID(zone)
-      let results = try await perform {
+      let results = try await ask {
         try await $0.modifyRecordZones(saving: [CKRecordZone(zoneID: id)], deleting: []).saveResults
       }
       do { _ = try results[id]?.get() } catch { throw failure(error) }
@@ -78,7 +78,7 @@
     /// Deletes a zone with all its records; throws `.zoneNotFound` if it is not there.
     package func deleteZone(_ zone: ZoneID) async throws {
       let id = CKRecordZone.ID(zone)
-      let results = try await perform { try await $0.modifyRecordZones(saving: [], deleting: [id]).deleteResults }
+      let results = try await ask { try await $0.modifyRecordZones(saving: [], deleting: [id]).deleteResults }
       do { try results[id]?.get() } catch { throw failure(error) }
     }
 
@@ -181,14 +181,7 @@
     /// One page of the zones that changed since a token.
     package func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
       let since = try native(token)
-      let page:
-        (
-          modifications: [CKDatabase.DatabaseChange.Modification], deletions: [CKDatabase.DatabaseChange.Deletion],
-          changeToken: CKServerChangeToken, moreComing: Bool
-        )
-      do {
-        page = try await perform { try await $0.databaseChanges(since: since, resultsLimit: max(limit, 1)) }
-      } catch { throw failure(error) }
+      let page = try await ask { try await $0.databaseChanges(since: since, resultsLimit: max(limit, 1)) }
       let changed = page.modifications.map { DatabasePage.Zone(id: ZoneID($0.zoneID.zoneName)) }
       let gone = page.deletions.map { deletion in
         DatabasePage.Zone(id: ZoneID(deletion.zoneID.zoneName), loss: ZoneLoss(deletion.reason))
@@ -206,8 +199,13 @@
 
     // MARK: One request
 
-    /// Makes a request in the app's way.
-    func perform<Answer>(_ body: (CKDatabase) async throws -> Answer) async throws -> Answer {
+    /// Makes a request, and throws what the engine is told of its failure.
+    private func ask<Answer>(_ body: (CKDatabase) async throws -> Answer) async throws -> Answer {
+      do { return try await perform(body) } catch { throw failure(error) }
+    }
+
+    /// Makes a request in the app's way, and throws what the framework says.
+    private func perform<Answer>(_ body: (CKDatabase) async throws -> Answer) async throws -> Answer {
       let configuration = CKOperation.Configuration()
       configuration.qualityOfService = state.withLock { $0.isUrgent } ? .userInitiated : .utility
       configuration.allowsCellularAccess = options.allowsCellularAccess
@@ -220,7 +218,7 @@
     }
 
     /// What the engine is told of an error of a whole request.
-    func failure(_ error: any Error) -> any Error {
+    private func failure(_ error: any Error) -> any Error {
       if error is CancellationError || error is CloudError { return error }
       // A request that the system cancels for its own reasons may have been carried out.
       if (error as? CKError)?.code == .operationCancelled, Task.isCancelled { return CancellationError() }

@@ -15,6 +15,16 @@ package final class StandInCloud: Sendable {
     package var requestSeconds: Double
     package var resourceSeconds: Double
     package var group: String?
+
+    package init(
+      isUrgent: Bool, allowsCellularAccess: Bool, requestSeconds: Double, resourceSeconds: Double, group: String?
+    ) {
+      self.isUrgent = isUrgent
+      self.allowsCellularAccess = allowsCellularAccess
+      self.requestSeconds = requestSeconds
+      self.resourceSeconds = resourceSeconds
+      self.group = group
+    }
   }
 
   private struct State {
@@ -87,9 +97,12 @@ package final class StandInCloud: Sendable {
       throw CKError(.operationCancelled)
     } catch is CloudError { throw CKError(.networkFailure) }
     guard response.status == 200 else {
-      guard let refusal = try? WireJSON.decode(WireError.self, response.body) else {
-        throw CKError(response.status == 503 ? .serviceUnavailable : .networkFailure)
+      let seconds = response.headers["Retry-After"].flatMap { Double($0) }
+      guard var refusal = try? WireJSON.decode(WireError.self, response.body) else {
+        let info = seconds.map { [CKErrorRetryAfterKey: NSNumber(value: $0)] } ?? [:]
+        throw CKError(response.status == 503 ? .serviceUnavailable : .networkFailure, userInfo: info)
       }
+      refusal.retryAfter = seconds ?? refusal.retryAfter
       throw Self.error(refusal, sentToken: false)
     }
     do { return try WireJSON.decode(Reply.self, response.body) } catch {

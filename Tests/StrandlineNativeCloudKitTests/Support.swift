@@ -3,7 +3,7 @@
 import CloudKit
 import Strandline
 import StrandlineCloudKit
-import StrandlineNativeCloudKit
+@testable import StrandlineNativeCloudKit
 import StrandlineServer
 import StrandlineSimulation
 import StrandlineSystem

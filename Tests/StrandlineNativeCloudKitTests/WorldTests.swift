@@ -5,7 +5,7 @@
 import CloudKit
 import Strandline
 import StrandlineCloudKit
-import StrandlineNativeCloudKit
+@testable import StrandlineNativeCloudKit
 import StrandlineServer
 import StrandlineSystem
 import StrandlineTestSupport
@@ -40,7 +40,9 @@ private func expectKept(_ seeds: [UInt64], _ words: String, _ client: (UInt64) -
 @Suite(.timeLimit(.minutes(30)))
 struct `Worlds through CloudKit's framework` {
   private var first: UInt64 { ProcessEnvironment.value(of: "STRANDLINE_SEED").flatMap { UInt64($0) } ?? 1 }
-  private var count: UInt64 { ProcessEnvironment.value(of: "STRANDLINE_WORLDS").flatMap { UInt64($0) } ?? 40 }
+  private var count: UInt64 {
+    ProcessEnvironment.value(of: "STRANDLINE_WORLDS").flatMap { UInt64($0) } ?? (Campaign.isWhole ? 200 : 20)
+  }
 
   @Test func `keep every promise`() async {
     await expectKept(Array(first..<first + count), "by the framework") { _ in
