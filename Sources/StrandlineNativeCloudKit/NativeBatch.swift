@@ -32,10 +32,10 @@
 
     /// Takes operations on different records.
     mutating func add(_ new: [CloudOperation]) throws(CloudError) {
-      guard new.count <= NativeCloudDatabase.operationsMax else {
+      guard new.count <= NativeCloudDatabase.itemsMax else {
         throw CloudError(
           .badRequest,
-          reason: "\(new.count) operations in one request; the limit is \(NativeCloudDatabase.operationsMax)")
+          reason: "\(new.count) operations in one request; the limit is \(NativeCloudDatabase.itemsMax)")
       }
       var names: Set<CloudName> = []
       for operation in new where !names.insert(CloudName(operation.name)).inserted {

@@ -28,8 +28,10 @@
     private let container: CKContainer
     private let options: NativeRequestOptions
 
-    /// The most operations in one request: what Apple's header advises.
-    static let operationsMax = 400
+    /// The most operations, or records looked up, in one request: what Apple's header advises.
+    static let itemsMax = 400
+    /// The most operations of a `modify`.
+    package var operationsMax: Int { Self.itemsMax }
 
     /// A client of a container's private database.
     ///
@@ -87,9 +89,9 @@
     /// The current versions of records of one zone.
     package func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] {
       guard !names.isEmpty else { return [:] }
-      guard names.count <= Self.operationsMax else {
+      guard names.count <= Self.itemsMax else {
         throw CloudError(
-          .badRequest, reason: "\(names.count) records looked up in one request; the limit is \(Self.operationsMax)")
+          .badRequest, reason: "\(names.count) records looked up in one request; the limit is \(Self.itemsMax)")
       }
       let found = try await fetch(names, in: zone, desiredKeys: nil)
       let user = state.withLock { $0.user }

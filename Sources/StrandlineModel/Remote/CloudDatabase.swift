@@ -21,6 +21,9 @@ public protocol CloudDatabase: Sendable {
   /// The least time between two requests, zero by default. The engine keeps it, so that a long sync is no burst.
   var minimumInterval: Duration { get }
 
+  /// The most operations of one `modify`: 200 by default, the limit of CloudKit Web Services. The engine sends no more.
+  var operationsMax: Int { get }
+
   /// A cycle begins. If a person wants it, what this does not ask the server for a while, because the server has refused it, it asks
   /// once more; a transport may also make the requests of such a cycle urgent. Does nothing by default.
   func beginCycle(isUserInitiated: Bool)
@@ -104,6 +107,9 @@ public protocol CloudDatabase: Sendable {
 extension CloudDatabase {
   /// Zero: requests follow each other at once.
   public var minimumInterval: Duration { .zero }
+
+  /// 200.
+  public var operationsMax: Int { Names.operationsMax }
 
   /// Does nothing.
   public func beginCycle(isUserInitiated: Bool) {}

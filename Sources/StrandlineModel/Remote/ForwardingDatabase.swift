@@ -17,6 +17,9 @@ extension ForwardingDatabase {
   /// The value of `base`.
   package var minimumInterval: Duration { base.minimumInterval }
 
+  /// The value of `base`.
+  package var operationsMax: Int { base.operationsMax }
+
   /// Forwards to `base`.
   package func beginCycle(isUserInitiated: Bool) { base.beginCycle(isUserInitiated: isUserInitiated) }
 

@@ -57,6 +57,9 @@ package struct Arrival: Sendable {
       // A version without a readable stamp merges by the server's time.
       wire = try? StampCodec.decode(bytes)
     }
+    for (name, value) in fields where value.isListOfUnknownKind {
+      fields[name] = value.emptyList(checksum: wire?.fields[name]?.1, like: ancestor?.fields[name])
+    }
     if let parent = server.parent { fields[Version.parentField] = .reference(Reference(parent)) }
     let modified = server.system.modified?.milliseconds ?? server.system.created?.milliseconds ?? 0
     let foreign = FieldStamp(time: HybridTime(milliseconds: modified), writer: 0)
@@ -96,5 +99,36 @@ package struct Arrival: Sendable {
     self.version = version
     self.system = server.system
     self.isStamped = wire != nil
+  }
+}
+
+extension FieldValue {
+  /// Whether it is an empty list of which the server does not say of what it is one: CloudKit's framework never says it.
+  fileprivate var isListOfUnknownKind: Bool {
+    switch self {
+    case .list(.unknown, _): true
+    case .encrypted(let inner): inner.isListOfUnknownKind
+    default: false
+    }
+  }
+
+  /// Such a list as what its writer meant, which the checksum in the stamp tells; else as what this store has in the field. If neither
+  /// is known it stays what it is.
+  fileprivate func emptyList(checksum: UInt32?, like known: FieldValue?) -> FieldValue {
+    if case .encrypted(let inner) = self {
+      var within: FieldValue?
+      if case .encrypted(let value)? = known { within = value }
+      return .encrypted(inner.emptyList(checksum: checksum, like: within, isEncrypted: true))
+    }
+    return emptyList(checksum: checksum, like: known, isEncrypted: false)
+  }
+
+  private func emptyList(checksum: UInt32?, like known: FieldValue?, isEncrypted: Bool) -> FieldValue {
+    for kind in ListKind.allCases where kind != .unknown {
+      let list = FieldValue.list(kind, [])
+      if checksum == FieldCodec.checksum(isEncrypted ? .encrypted(list) : list) { return list }
+    }
+    if case .list(let kind, _)? = known { return .list(kind, []) }
+    return self
   }
 }

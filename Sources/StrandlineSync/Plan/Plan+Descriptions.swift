@@ -35,7 +35,11 @@ extension ZoneLossRules: CustomStringConvertible {
 
 extension UploadBatch: CustomStringConvertible {
   /// Both limits.
-  public var description: String { "at most \(operationsMax) operations and \(bytesMax) bytes" }
+  public var description: String {
+    let count =
+      operations.map { "at most \(String.count(max(1, $0), "operation"))" } ?? "as many operations as the server takes"
+    return "\(count), and at most \(bytesMax) bytes"
+  }
 }
 
 extension OverQuotaWait: CustomStringConvertible {

@@ -150,11 +150,11 @@ package struct RequestPace: Sendable {
   /// A person wants a cycle now: the engine's own waits end, once. The next failure waits as long as it would have.
   mutating func endOwnWaits() { (kinds, all) = ([:], nil) }
 
-  /// The server takes this number of operations in one request, as far as is known.
+  /// The server takes this number of operations in one request, as far as is known; `most`: what it begins with.
   ///
   /// - Returns: an event to log, so that the next process begins with this number; it repeats the current wait.
-  mutating func learn(operationsMax: Int, at now: Moment) -> Pace? {
-    guard operationsMax != (self.operationsMax == 0 ? UploadPlan.operationsMax : self.operationsMax) else { return nil }
+  mutating func learn(operationsMax: Int, of most: Int, at now: Moment) -> Pace? {
+    guard operationsMax != (self.operationsMax == 0 ? most : self.operationsMax) else { return nil }
     self.operationsMax = operationsMax
     let own = (kinds.values + [all].compactMap(\.self)).compactMap { $0.rest(now) }
     let wait = servers?.rest(now) ?? own.max { $0.milliseconds < $1.milliseconds }

@@ -314,7 +314,7 @@ extension SyncPlan {
   }
 
   mutating func learnLimit(_ facts: some SyncFacts) {
-    if let logged = pace.learn(operationsMax: limits.operations.current, at: facts.now) {
+    if let logged = pace.learn(operationsMax: limits.operations.current, of: limits.operations.max, at: facts.now) {
       addStep(.append([.pace(logged)]))
     }
   }

@@ -35,16 +35,19 @@ package struct SyncPlan: Sendable {
   /// A cycle that takes this number of turns without a request makes no progress. Tests lower it.
   var idleTurnsMax = 100_000
 
+  /// - Parameter operationsMax: the most operations of a request that the server takes.
   package init(
-    _ facts: some SyncFacts, _ address: CloudAddress, _ policies: SyncPolicies, _ pacePolicy: RequestPace.Policy
+    _ facts: some SyncFacts, _ address: CloudAddress, _ policies: SyncPolicies, _ pacePolicy: RequestPace.Policy,
+    operationsMax: Int = UploadPlan.operationsMax
   ) {
     (self.address, self.policies) = (address, policies)
     let scope = address.scope
     records = RecordMemory(random: pacePolicy.random)
-    queue = OutgoingQueue(scope: scope)
+    queue = OutgoingQueue(scope: scope, operationsMax: operationsMax)
     let logged = facts.learned { $0.paces[scope] }
     pace = RequestPace(logged, scope: scope, pacePolicy, at: facts.now)
-    limits = RequestLimits(operations: policies.batch.operationsMax, learned: pace.operationsMax)
+    limits = RequestLimits(
+      operations: policies.batch.operationsMax(ofServer: operationsMax), learned: pace.operationsMax)
   }
 
   /// Adds a step for the store, after those that are due already.

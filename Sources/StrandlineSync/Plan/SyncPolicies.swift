@@ -37,15 +37,15 @@ public struct ZoneLossRules: Hashable, Sendable {
 /// Some changes are always sent in one request: one record, records that refer to each other in a circle, and an atomic
 /// zone's transaction.
 package struct UploadBatch: Hashable, Sendable {
-  /// The most operations of a request: at least one; 200 by default, the server's maximum.
-  package var operations = UploadPlan.operationsMax
+  /// The most operations of a request, at least one; nil, the default: the server's maximum.
+  package var operations: Int?
   /// The most bytes of a request's JSON: 2,000,000 by default, the maximum.
   package var bytes = UploadPlan.requestBytesMax
 
   /// Requests as large as the server accepts.
   package init() {}
 
-  var operationsMax: Int { min(max(1, operations), UploadPlan.operationsMax) }
+  func operationsMax(ofServer most: Int) -> Int { min(max(1, operations ?? most), most) }
   var bytesMax: Int { min(max(1, bytes), UploadPlan.requestBytesMax) }
 }
 

@@ -35,7 +35,8 @@ struct CycleDriver: Sendable {
   ) {
     (self.store, self.database, self.watch) = (store, database, watch)
     overlap = store.environment.overlap
-    plan = SyncPlan(StoreFacts(store), database.address, policies, policy)
+    plan = SyncPlan(
+      StoreFacts(store), database.address, policies, policy, operationsMax: database.operationsMax)
   }
 
   private var clock: any SystemClock { store.environment.clock }

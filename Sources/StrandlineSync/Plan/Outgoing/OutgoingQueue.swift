@@ -21,6 +21,12 @@ private struct PassedOver: Sendable {
   var hasSkipped = false
 }
 
+/// The batches that were chosen, and the most operations of one.
+private struct Batches: Sendable {
+  let operationsMax: Int
+  var count = 0
+}
+
 /// The pending records: those that are ready, and the waits of the others.
 package struct OutgoingQueue: Sendable {
   /// How many mutations are read at a time.
@@ -51,9 +57,13 @@ package struct OutgoingQueue: Sendable {
   /// Types and zones that the server refuses as a whole (UploadHalts.swift).
   package private(set) var halts = UploadHalts()
   private var passedOver = PassedOver()
-  private var batches = 0
+  private var batches: Batches
 
-  package init(scope: DatabaseScope) { self.scope = scope }
+  /// - Parameter operationsMax: the most operations of a request.
+  package init(scope: DatabaseScope, operationsMax: Int = UploadPlan.operationsMax) {
+    self.scope = scope
+    batches = Batches(operationsMax: operationsMax)
+  }
 
   /// Zones with pending changes to which nothing is sent.
   package var frozenZones: Set<ZoneID> { passedOver.frozenZones }
@@ -338,7 +348,7 @@ package struct OutgoingQueue: Sendable {
         }
       }
       if lanes[zone]?.hasNoSaves != true {
-        let units = lanes[zone]?.takeSaves(&places) ?? []
+        let units = lanes[zone]?.takeSaves(batches.operationsMax, &places) ?? []
         if units.isEmpty { continue }
         return .send(zone, units)
       }
@@ -369,8 +379,8 @@ package struct OutgoingQueue: Sendable {
       return lane.oldest(cursor >= reading.end).map { (zone, $0, places.readyCount(in: zone)) }
     }
     // Most records first, for few requests; but a zone with few of them gets its turn.
-    batches += 1
-    if batches % Self.turnOfOldest > 0 { return ready.max { ($0.count, $1.zone) < ($1.count, $0.zone) }?.zone }
+    batches.count += 1
+    if batches.count % Self.turnOfOldest > 0 { return ready.max { ($0.count, $1.zone) < ($1.count, $0.zone) }?.zone }
     return ready.min { ($0.lsn, $0.zone) < ($1.lsn, $1.zone) }?.zone
   }
 
@@ -378,7 +388,7 @@ package struct OutgoingQueue: Sendable {
 
   /// Whether a zone that is not frozen has a full batch.
   private func hasBatch(_ reading: Reading) -> Bool {
-    lanes.keys.contains { places.readyCount(in: $0) >= UploadPlan.operationsMax && reading.sends(to: $0) }
+    lanes.keys.contains { places.readyCount(in: $0) >= batches.operationsMax && reading.sends(to: $0) }
   }
 
   /// Whether a zone that is not frozen has anything ready.
@@ -596,7 +606,7 @@ package struct OutgoingQueue: Sendable {
     var items: [UploadItem] = []
     var cancelled: [(id: RecordID, lsn: LSN)] = []
     try loadReleased(in: zone, reading.facts)
-    for lsn in lanes[zone]?.takeDeletions(Self.windowCount) ?? [] {
+    for lsn in lanes[zone]?.takeDeletions(batches.operationsMax) ?? [] {
       let id: RecordID
       switch try reading.facts.change(at: lsn) {
       case .change(let found, _): id = found
@@ -630,7 +640,7 @@ package struct OutgoingQueue: Sendable {
       return reading.unreadable.isEmpty ? .cancel(cancelled) : .hold(reading.unreadable)
     }
     guard !units.isEmpty else { return nil }
-    putBack(Array(units.dropFirst(UploadPlan.operationsMax)), in: zone)
-    return .send(zone, Array(units.prefix(UploadPlan.operationsMax)))
+    putBack(Array(units.dropFirst(batches.operationsMax)), in: zone)
+    return .send(zone, Array(units.prefix(batches.operationsMax)))
   }
 }

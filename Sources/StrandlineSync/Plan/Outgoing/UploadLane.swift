@@ -52,13 +52,13 @@ struct UploadLane: Sendable {
   }
 
   /// Takes units up to the number of records in a request. One that is larger than a request is taken alone.
-  mutating func takeSaves(_ places: inout RecordPlaces) -> [[UploadItem]] {
+  mutating func takeSaves(_ operationsMax: Int, _ places: inout RecordPlaces) -> [[UploadItem]] {
     var batch: [[UploadItem]] = []
     var count = 0
     while taken < units.count {
       // A record that the app has changed since is in a later unit.
       let unit = units[taken].filter(places.isReady)
-      if !batch.isEmpty, count + unit.count > UploadPlan.operationsMax { break }
+      if !batch.isEmpty, count + unit.count > operationsMax { break }
       taken += 1
       for item in unit { places[item.id] = nil }
       if unit.isEmpty { continue }
