@@ -102,10 +102,13 @@
       var fields: [String: FieldValue] = [:]
       // Should the framework list encrypted fields among the others too, they are encrypted.
       for name in record.allKeys() where !draft.encrypted.contains(name) {
-        if let value = record[name] { fields[WireName.model(name)] = NativeValues.value(value, in: zone) }
+        // Apple's module has several subscripts.
+        let value: (any CKRecordValueProtocol)? = record[name]
+        if let value { fields[WireName.model(name)] = NativeValues.value(value, in: zone) }
       }
       for name in draft.encrypted {
-        guard let value = record.encryptedValues[name] else { continue }
+        let value: (any CKRecordValueProtocol)? = record.encryptedValues[name]
+        guard let value else { continue }
         fields[WireName.model(name)] = .encrypted(NativeValues.value(value, in: zone))
       }
       self.init(draft, record, fields, user)

@@ -16,7 +16,7 @@ package final class Fleet: Sendable {
   package let server: CloudServer
   package let serverDisk = SimulatedDisk()
   package let serverClock: SimulatedClock
-  package let address = CloudAddress(container: "iCloud.test")
+  package let address = CloudAddress(container: "iCloud.test", environment: .development)
   private let seed: UInt64
 
   package init(seed: UInt64 = 1, faults: ServerFaults = ServerFaults(), limits: ServerLimits = ServerLimits()) throws {

@@ -59,8 +59,8 @@ extension SyncConfiguration {
   /// requires a clock with `autoAdvance: false`. If the server drops an answer as a fault, the client's connection
   /// breaks, and the same sync sends the request again.
   public static func simulated(_ cloud: SimulatedCloud) -> SyncConfiguration {
-    var configuration = SyncConfiguration.cloudKit(
-      CloudAddress(container: "iCloud.simulated"), apiToken: "", baseURL: "http://cloud.invalid",
+    var configuration = SyncConfiguration.cloudKitWeb(
+      CloudAddress(container: "iCloud.simulated", environment: .development), apiToken: "", baseURL: "http://cloud.invalid",
       making: { cloud.transport() })
     configuration.isAutomatic = false
     return configuration

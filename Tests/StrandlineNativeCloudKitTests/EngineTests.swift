@@ -8,6 +8,7 @@ import Strandline
 import StrandlineCloudKit
 @testable import StrandlineNativeCloudKit
 import StrandlineServer
+import StrandlineSimulation
 import StrandlineSyncProofs
 import StrandlineSystem
 import Testing
@@ -115,6 +116,25 @@ struct `Stores through CloudKit's framework` {
     #expect(report.merged == 1)
     try await b.settle()
     #expect(try await b.open().record(id)?.fields == ["title": "mine", "body": "theirs"])
+  }
+
+  /// The version that comes with the refusal wins in all fields, so that nothing is left to send.
+  @Test func `remember nothing of a change that a conflict has settled`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (NativeDevice(fleet, "a"), fleet.device("b"))
+    try await a.open()
+    try await a.device.put(["title": "one"])
+    try await a.device.settle()
+    try await b.settle()
+    try await a.device.put(["title": "mine"])
+    b.clock.advance(milliseconds: 60_000)
+    try await b.put(["title": "theirs"])
+    try await b.settle()
+    try await a.device.sync(.pushOnly)
+    let store = try await a.device.open()
+    #expect(try store.record(id)?["title"] == "theirs")
+    #expect(try store.status().unsettled == 0)
+    #expect(try store.engine.remembered == [:])
   }
 
   @Test func `send up to 400 operations in a request`() async throws {

@@ -46,7 +46,7 @@ final class Notebook {
 }
 
 func localServer(_ url: String) -> SyncConfiguration {
-  .cloudKit("iCloud.example.notebook", environment: .development, baseURL: url)
+  .cloudKitWeb("iCloud.example.notebook", environment: .development, baseURL: url)
 }
 
 func conflictLines(of page: Page.ID, in store: RecordStore) throws -> [String] {

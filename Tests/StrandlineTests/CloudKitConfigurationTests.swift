@@ -1,4 +1,4 @@
-// `syncing: .cloudKit(…)` against the server's semantics without a network: the steps of the README's example, the
+// `syncing: .cloudKitWeb(…)` against the server's semantics without a network: the steps of an app, the
 // place of the session file, and the error without an API token.
 
 import Foundation
@@ -19,8 +19,8 @@ struct `A store that syncs with CloudKit` {
   @Test func `uploads what is written, and another device reads it`() async throws {
     let folder = try TemporaryFolder()
     let server = CloudServer(inMemory: .real)
-    let configuration = SyncConfiguration.cloudKit(
-      CloudAddress(container: "iCloud.app"), apiToken: nil, baseURL: "http://127.0.0.1:1",
+    let configuration = SyncConfiguration.cloudKitWeb(
+      CloudAddress(container: "iCloud.app", environment: .development), apiToken: nil, baseURL: "http://127.0.0.1:1",
       making: { InProcessTransport(server) })
     let store = try await RecordStore.open(at: URL(filePath: folder("a")), syncing: configuration)
     let shell = Shell(name: "whelk")
@@ -44,8 +44,8 @@ struct `A store that syncs with CloudKit` {
     var faults = ServerFaults()
     faults.requireSession = true
     let server = CloudServer(inMemory: .real, faults: faults)
-    let configuration = SyncConfiguration.cloudKit(
-      CloudAddress(container: "iCloud.app"), apiToken: nil, baseURL: "http://127.0.0.1:1",
+    let configuration = SyncConfiguration.cloudKitWeb(
+      CloudAddress(container: "iCloud.app", environment: .development), apiToken: nil, baseURL: "http://127.0.0.1:1",
       making: { InProcessTransport(server) })
     let synced = try await RecordStore.open(at: folder("a"), syncing: configuration)
     // The server did not give this token. A valid one written to the same file is used without opening the store again.
@@ -60,7 +60,7 @@ struct `A store that syncs with CloudKit` {
     guard ProcessEnvironment.value(of: SyncConfiguration.apiTokenVariable) == nil else { return }
     let folder = try TemporaryFolder()
     await #expect {
-      try await RecordStore.open(at: folder("a"), syncing: .cloudKit("iCloud.app", environment: .production))
+      try await RecordStore.open(at: folder("a"), syncing: .cloudKitWeb("iCloud.app", environment: .production))
     } throws: {
       ($0 as? StrandlineError)?.code == .invalidValue && "\($0)".contains("STRANDLINE_API_TOKEN")
     }

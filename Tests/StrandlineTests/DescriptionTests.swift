@@ -38,7 +38,7 @@ struct `A public value` {
       (system, "tag 't1', created 7 ms by _u on phone"), (SystemFields(), "none"),
       (StrandlineError.Code.diskFull, "diskFull"), (CloudError.Code.conflict, "CONFLICT"),
       (refusal, "QUOTA_EXCEEDED: too\\u{a}much"),
-      (CloudAddress(container: "iCloud.app"), "iCloud.app development private"),
+      (CloudAddress(container: "iCloud.app", environment: .development), "iCloud.app development private"),
       (server, "Note 'n', 1 field, tag 't1', created 7 ms by _u on phone"),
       (CloudOperation(.delete, name: "n", changeTag: "t1"), "delete 'n', tag 't1'"),
       (CloudResult.record(server), "\(server)"), (CloudResult.deleted, "deleted"),
@@ -76,7 +76,7 @@ struct `A public value` {
       (HTTPRequest(origin: "https://c", path: "/p", query: "ckWebAuthToken=secret"), "POST https://c/p"),
       (HTTPResponse(status: 200, body: [1]), "200, 1 bytes"), (SocketTransport(), "transport over sockets"),
       (
-        WebServicesDatabase(address: CloudAddress(container: "c"), apiToken: "secret", baseURL: "https://c/"),
+        WebServicesDatabase(address: CloudAddress(container: "c", environment: .development), apiToken: "secret", baseURL: "https://c/"),
         "c development private at https://c"
       ),
     ]

@@ -485,14 +485,14 @@ private struct PublicCall: Sendable {
   private static func unreachable() -> Around {
     Around(
       base: WebServicesDatabase(
-        address: CloudAddress(container: "iCloud.test"), apiToken: "", session: nil, baseURL: "gopher://x"))
+        address: CloudAddress(container: "iCloud.test", environment: .development), apiToken: "", session: nil, baseURL: "gopher://x"))
   }
 }
 
 /// An app's own database, which throws what it must not.
 private struct FailingDatabase: CloudDatabase {
   struct Failure: Error {}
-  let address = CloudAddress(container: "iCloud.test")
+  let address = CloudAddress(container: "iCloud.test", environment: .development)
   func user() async throws -> String { throw Failure() }
   func zones() async throws -> [ZoneID] { throw Failure() }
   func createZone(_ zone: ZoneID) async throws { throw Failure() }

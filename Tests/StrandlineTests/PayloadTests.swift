@@ -266,7 +266,7 @@ private final class ScriptedDatabase: CloudDatabase {
   let script: Mutex<Script>
 
   init(_ scope: DatabaseScope, _ script: Script = Script()) {
-    address = CloudAddress(container: "iCloud.test", scope: scope)
+    address = CloudAddress(container: "iCloud.test", environment: .development, scope: scope)
     self.script = Mutex(script)
   }
 

@@ -166,7 +166,7 @@ struct PlanDriver {
   init(_ events: [Event] = [], random: UInt64 = 1, _ configure: (inout SyncConfiguration) -> Void = { _ in }) throws {
     var configuration = SyncConfiguration(UnaskedDatabase())
     configure(&configuration)
-    let address = CloudAddress(container: "iCloud.test")
+    let address = CloudAddress(container: "iCloud.test", environment: .development)
     let bound = Bound(
       container: address.container, environment: address.environment.rawValue, scope: address.scope,
       userHash: Bound.hash(ofUser: "user"))
@@ -292,7 +292,7 @@ struct PlanDriver {
 /// No plan asks a database.
 private struct UnaskedDatabase: CloudDatabase {
   struct Asked: Error {}
-  var address: CloudAddress { CloudAddress(container: "iCloud.test") }
+  var address: CloudAddress { CloudAddress(container: "iCloud.test", environment: .development) }
   func user() async throws -> String { throw Asked() }
   func zones() async throws -> [ZoneID] { throw Asked() }
   func createZone(_ zone: ZoneID) async throws { throw Asked() }

@@ -79,7 +79,8 @@ private final class PacedCloud: ForwardingDatabase {
       #expect(transport.minimumInterval(to: origin) == .milliseconds(milliseconds))
       #expect("\(transport)".hasPrefix("transport over sockets"))
     }
-    let database = WebServicesDatabase(address: CloudAddress(container: "iCloud.test"), baseURL: origin)
+    let database = WebServicesDatabase(
+      address: CloudAddress(container: "iCloud.test", environment: .development), baseURL: origin)
     #expect(database.minimumInterval == .milliseconds(milliseconds))
   }
 }

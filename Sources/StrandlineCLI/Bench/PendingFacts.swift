@@ -7,7 +7,7 @@ import StrandlineSystem
 /// The facts of such a log.
 struct PendingFacts: SyncFacts {
   private static let zone = ZoneID("Notes")
-  private static let address = CloudAddress(container: "iCloud.bench")
+  private static let address = CloudAddress(container: "iCloud.bench", environment: .development)
   private let count: UInt64
   private let clock: any SystemClock
   private let state: SyncState

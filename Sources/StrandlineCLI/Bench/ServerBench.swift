@@ -192,7 +192,7 @@ struct ServerBench: Benchmark {
   }
 
   static func database(_ server: WorkDirectory.Server) -> WebServicesDatabase {
-    WebServicesDatabase(address: CloudAddress(container: container), baseURL: server.url)
+    WebServicesDatabase(address: CloudAddress(container: container, environment: .development), baseURL: server.url)
   }
 
   // MARK: A mixed load

@@ -303,7 +303,7 @@ struct SyncBench: Benchmark {
 
 /// A server in this process that refuses the records of one type, each with words of its own.
 private struct BenchCloud: ForwardingDatabase {
-  static let address = CloudAddress(container: "iCloud.bench")
+  static let address = CloudAddress(container: "iCloud.bench", environment: .development)
   static let refusedType = "Refused"
   let base: any CloudDatabase
 

@@ -174,7 +174,7 @@ public struct CloudAddress: Hashable, Sendable {
   /// The database.
   public var scope: DatabaseScope
   /// Names a database.
-  public init(container: String, environment: CloudEnvironment = .development, scope: DatabaseScope = .private) {
+  public init(container: String, environment: CloudEnvironment, scope: DatabaseScope = .private) {
     self.container = container
     self.environment = environment
     self.scope = scope

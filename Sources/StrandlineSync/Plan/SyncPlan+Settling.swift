@@ -79,7 +79,10 @@ extension SyncPlan {
       case .refused(let error, let policy, let server):
         if policy != .retry, policy != .signIn { records.endPostponement(of: id) }
         switch policy {
-        case .resolve: resolve(upload, error, isKnown: server != nil, facts)
+        case .resolve:
+          resolve(upload, error, isKnown: server != nil, facts)
+          // The version that came with the refusal may have settled the change: then nothing of it is remembered.
+          if server != nil { try changed(id, facts) }
         case .missing: miss(upload, error, facts)
         case .retry:
           queue.wait(id, for: .fetch)

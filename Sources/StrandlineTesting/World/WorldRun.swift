@@ -50,7 +50,7 @@ struct WorldRun {
   /// Which start of each device the judge of tokens has seen last.
   var judgedStarts: [Int: UInt64] = [:]
 
-  static let address = CloudAddress(container: "iCloud.world")
+  static let address = CloudAddress(container: "iCloud.world", environment: .development)
   static let key = DatabaseKey(
     container: address.container, environment: address.environment.rawValue, scope: .private,
     user: CloudServer.defaultUser)

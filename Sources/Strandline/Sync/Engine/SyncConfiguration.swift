@@ -4,7 +4,8 @@ package import StrandlineSystem
 
 /// Which cloud a store syncs with, and how.
 ///
-/// StrandlineCloudKit adds `.cloudKit(_:environment:)`.
+/// StrandlineNativeCloudKit adds `.cloudKit(_:environment:)` for apps on Apple's systems, StrandlineCloudKit
+/// `.cloudKitWeb(_:environment:)` for any other program.
 public struct SyncConfiguration: Sendable {
   /// Makes the database for a store, given the store's folder (which may hold a session file).
   package var makeDatabase: @Sendable (_ storePath: String, _ environment: StoreEnvironment) throws -> any CloudDatabase

@@ -1,10 +1,11 @@
 // The example of README.md, compiled: what stands between the two marks is the README's block, letter by letter.
-// HouseTests compares the two. It is not run, because it speaks to Apple; CloudKitConfigurationTests runs its steps.
+// HouseTests compares the two. It is not run, because it speaks to Apple; NativeConfigurationTests
+// runs its steps.
 
 // README begins
 import Foundation
 import Strandline
-import StrandlineCloudKit
+import StrandlineNativeCloudKit
 struct Note: SyncRecord {
   var id = RecordName.random()
   var title: String
