@@ -163,7 +163,8 @@ package struct FleetLoad {
     let transport = FleetTransport(base: InProcessTransport(server), gate: gate, device: number)
     var configuration = SyncConfiguration(
       WebServicesDatabase(
-        address: CloudAddress(container: "iCloud.fleet", environment: .development), apiToken: "", session: nil, baseURL: "http://cloud.invalid",
+        address: CloudAddress(container: "iCloud.fleet", environment: .development), apiToken: "", session: nil,
+        baseURL: "http://cloud.invalid",
         transport: transport, environment: system))
     configuration.isAutomatic = false
     let random = SeededRandom(seed: shape.seed ^ (UInt64(number + 1) &* 0x9E6C_63D0_876A_3F6B))

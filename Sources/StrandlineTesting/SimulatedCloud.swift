@@ -60,7 +60,8 @@ extension SyncConfiguration {
   /// breaks, and the same sync sends the request again.
   public static func simulated(_ cloud: SimulatedCloud) -> SyncConfiguration {
     var configuration = SyncConfiguration.cloudKitWeb(
-      CloudAddress(container: "iCloud.simulated", environment: .development), apiToken: "", baseURL: "http://cloud.invalid",
+      CloudAddress(container: "iCloud.simulated", environment: .development), apiToken: "",
+      baseURL: "http://cloud.invalid",
       making: { cloud.transport() })
     configuration.isAutomatic = false
     return configuration

@@ -178,7 +178,8 @@ struct `The pages` {
 
   @Test func `show examples that are compiled`() throws {
     let compiled = try [
-      "Tests/StrandlineNativeCloudKitTests/ReadmeExampleTests.swift", "Tests/StrandlineTests/DocumentationExamples.swift",
+      "Tests/StrandlineNativeCloudKitTests/ReadmeExampleTests.swift",
+      "Tests/StrandlineTests/DocumentationExamples.swift",
       "Tests/StrandlineTestingTests/AppTests.swift", "Tests/StrandlineTestingTests/NoteSearch.swift",
       "Tests/StrandlineTestingTests/TutorialTests.swift", "Tests/StrandlineAccountTests/AccountExamples.swift",
     ].map(House.text)

@@ -93,7 +93,8 @@ import Testing
     let folder = try TemporaryFolder()
     let server = try LocalServer.run(directory: folder("journal"))
     let client = WebServicesDatabase(
-      address: CloudAddress(container: "iCloud.test/ü?", environment: .development), baseURL: server.url, transport: kind.transport())
+      address: CloudAddress(container: "iCloud.test/ü?", environment: .development), baseURL: server.url,
+      transport: kind.transport())
     #expect(try await client.user() == CloudServer.defaultUser)
     try await client.createZone(notes)
     #expect(try await client.zones() == [notes])

@@ -154,7 +154,8 @@ struct SessionTests {
         number == 1 ? HTTPResponse(status: 421) : try await inner.send(request)
       }
       let client = WebServicesDatabase(
-        address: CloudAddress(container: "iCloud.test", environment: .development), apiToken: "", session: session, baseURL: "http://cloud.test",
+        address: CloudAddress(container: "iCloud.test", environment: .development), apiToken: "", session: session,
+        baseURL: "http://cloud.test",
         transport: transport, environment: environment)
       for _ in 0..<2 {
         #expect(try await refusal { _ = try await client.zones() }?.code == .authenticationRequired)
@@ -184,7 +185,8 @@ struct SessionTests {
       )
     }
     let client = WebServicesDatabase(
-      address: CloudAddress(container: "iCloud.test", environment: .development), apiToken: "", session: session, baseURL: "http://cloud.test",
+      address: CloudAddress(container: "iCloud.test", environment: .development), apiToken: "", session: session,
+      baseURL: "http://cloud.test",
       transport: transport, environment: environment)
     for _ in 0..<72 {
       let error = try await refusal { _ = try await client.zones() }

@@ -38,7 +38,8 @@ extension WebServicesDatabase {
     clock: SimulatedClock = SimulatedClock(wallMilliseconds: now, autoAdvance: false)
   ) -> WebServicesDatabase {
     WebServicesDatabase(
-      address: CloudAddress(container: "iCloud.test", environment: .development, scope: scope), apiToken: apiToken, session: session,
+      address: CloudAddress(container: "iCloud.test", environment: .development, scope: scope), apiToken: apiToken,
+      session: session,
       baseURL: baseURL, transport: transport,
       environment: SystemEnvironment(
         fileSystem: SimulatedDisk(), clock: clock, random: SeededRandom(seed: 1)))

@@ -46,7 +46,8 @@ extension CloudServer {
   /// The client on a private database of this server.
   func client(session: WebSession? = nil) -> WebServicesDatabase {
     WebServicesDatabase(
-      address: CloudAddress(container: "iCloud.test", environment: .development), apiToken: "", session: session, baseURL: "http://127.0.0.1:1",
+      address: CloudAddress(container: "iCloud.test", environment: .development), apiToken: "", session: session,
+      baseURL: "http://127.0.0.1:1",
       transport: InProcessTransport(self), environment: .still())
   }
 }

@@ -76,7 +76,8 @@ struct `A public value` {
       (HTTPRequest(origin: "https://c", path: "/p", query: "ckWebAuthToken=secret"), "POST https://c/p"),
       (HTTPResponse(status: 200, body: [1]), "200, 1 bytes"), (SocketTransport(), "transport over sockets"),
       (
-        WebServicesDatabase(address: CloudAddress(container: "c", environment: .development), apiToken: "secret", baseURL: "https://c/"),
+        WebServicesDatabase(
+          address: CloudAddress(container: "c", environment: .development), apiToken: "secret", baseURL: "https://c/"),
         "c development private at https://c"
       ),
     ]

@@ -485,7 +485,8 @@ private struct PublicCall: Sendable {
   private static func unreachable() -> Around {
     Around(
       base: WebServicesDatabase(
-        address: CloudAddress(container: "iCloud.test", environment: .development), apiToken: "", session: nil, baseURL: "gopher://x"))
+        address: CloudAddress(container: "iCloud.test", environment: .development), apiToken: "", session: nil,
+        baseURL: "gopher://x"))
   }
 }
 

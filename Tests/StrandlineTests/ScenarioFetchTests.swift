@@ -362,7 +362,8 @@ import Testing
     try await a.close()
     let applied = fleet.applications
     for address in [
-      CloudAddress(container: "iCloud.other", environment: .development), CloudAddress(container: "iCloud.test", environment: .production),
+      CloudAddress(container: "iCloud.other", environment: .development),
+      CloudAddress(container: "iCloud.test", environment: .production),
     ] {
       let other = WebServicesDatabase(
         address: address, apiToken: "", session: nil, baseURL: "http://cloud.invalid",

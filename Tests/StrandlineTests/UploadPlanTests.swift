@@ -97,7 +97,8 @@ struct UploadPlanTests {
   @Test func `a request is never larger than its estimate`() async throws {
     let transport = Sizes()
     let client = WebServicesDatabase(
-      address: CloudAddress(container: "iCloud.test", environment: .development), apiToken: "", session: nil, baseURL: "http://cloud.invalid",
+      address: CloudAddress(container: "iCloud.test", environment: .development), apiToken: "", session: nil,
+      baseURL: "http://cloud.invalid",
       transport: transport, environment: .simulated(SimulatedDisk(), seed: 1))
     let odd = "\u{1}\n\"\\/\u{7F}\u{2028}ü\u{1F30A}"
     let reference = Reference(odd, zone: ZoneID("Other/\"", owner: "_owner"), action: .deleteSelf)
