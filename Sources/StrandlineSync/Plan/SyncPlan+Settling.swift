@@ -79,10 +79,7 @@ extension SyncPlan {
       case .refused(let error, let policy, let server):
         if policy != .retry, policy != .signIn { records.endPostponement(of: id) }
         switch policy {
-        case .resolve:
-          resolve(upload, error, isKnown: server != nil, facts)
-          // The version that came with the refusal may have settled the change: then nothing of it is remembered.
-          if server != nil { try changed(id, facts) }
+        case .resolve: try resolve(upload, error, isKnown: server != nil, facts)
         case .missing: miss(upload, error, facts)
         case .retry:
           queue.wait(id, for: .fetch)
@@ -158,7 +155,7 @@ extension SyncPlan {
   }
 
   /// The server has another version: it is looked up, unless the refusal brought it, and merged.
-  private mutating func resolve(_ upload: Upload, _ error: CloudError, isKnown: Bool, _ facts: some SyncFacts) {
+  private mutating func resolve(_ upload: Upload, _ error: CloudError, isKnown: Bool, _ facts: some SyncFacts) throws {
     // A create has no tag: if the lookup finds no record, it is sent again.
     if let tag = upload.operation.changeTag { queue.refuse(tag: tag, of: upload.id) }
     records.countRefusal(of: upload.id, error)
@@ -166,6 +163,8 @@ extension SyncPlan {
     if isKnown {
       records.shown(upload.id)
       lookedUp(upload.id, facts)
+      // The version may have settled the change: then nothing of it is remembered.
+      try changed(upload.id, facts)
     } else {
       lookUp(upload.id)
     }
