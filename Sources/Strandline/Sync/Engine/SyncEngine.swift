@@ -29,13 +29,14 @@ public final class SyncEngine: SyncDriver {
   let watch: SyncWatch
 
   /// What the engine does without being called.
-  private struct Initiative {
-    var isAutomatic: Bool
-    var listensForPushes: Bool
+  private enum Initiative {
+    case none, cycles
+    /// It begins cycles, and listens for pushes beside them.
+    case listens
   }
 
   /// Whether it begins cycles by itself.
-  var isAutomatic: Bool { initiative.isAutomatic }
+  var isAutomatic: Bool { initiative != .none }
 
   /// The last cycle's result.
   private struct LastCycle: Sendable {
@@ -48,8 +49,7 @@ public final class SyncEngine: SyncDriver {
   init(store: RecordStore, configuration: SyncConfiguration) throws {
     self.store = store
     self.database = try configuration.makeDatabase(store.path, StoreEnvironment(store.environment))
-    initiative = Initiative(
-      isAutomatic: configuration.isAutomatic, listensForPushes: configuration.listensForPushes)
+    initiative = configuration.isAutomatic ? configuration.listensForPushes ? .listens : .cycles : .none
     pace = configuration.pace
     random = configuration.random ?? store.environment.random
     let synced = SyncedDatabase(database.address.scope, configuration.zones)
@@ -346,7 +346,7 @@ public final class SyncEngine: SyncDriver {
 
   /// Makes cycles, and listens for pushes beside them, until the task is cancelled or the store takes no writes any more.
   private func runAutomatically() async {
-    guard initiative.listensForPushes else { return await cycleAutomatically() }
+    guard initiative == .listens else { return await cycleAutomatically() }
     await withTaskGroup { group in
       group.addTask {
         await self.cycleAutomatically()
