@@ -178,10 +178,11 @@ struct `The pages` {
 
   @Test func `show examples that are compiled`() throws {
     let compiled = try [
-      "Tests/StrandlineNativeCloudKitTests/ReadmeExampleTests.swift",
+      "Tests/StrandlineTests/ReadmeExampleTests.swift",
       "Tests/StrandlineTests/DocumentationExamples.swift",
       "Tests/StrandlineTestingTests/AppTests.swift", "Tests/StrandlineTestingTests/NoteSearch.swift",
       "Tests/StrandlineTestingTests/TutorialTests.swift", "Tests/StrandlineAccountTests/AccountExamples.swift",
+      "Tests/StrandlineNativeCloudKitTests/NativeConfigurationTests.swift",
     ].map(House.text)
     var count = 0
     for page in try House.pages() {

@@ -39,7 +39,7 @@ struct `The README` {
   }
 
   @Test(arguments: [
-    ("Tests/StrandlineNativeCloudKitTests/ReadmeExampleTests.swift", "import StrandlineNativeCloudKit"),
+    ("Tests/StrandlineTests/ReadmeExampleTests.swift", "import StrandlineCloudKit"),
     ("Tests/StrandlineTestingTests/AppTests.swift", "afterPowerCut"),
   ])
   func `shows the examples that are compiled`(path: String, line: String) throws {

@@ -33,8 +33,8 @@ func received(_ notification: [AnyHashable: Any], for store: RecordStore) -> Boo
   @Test func `open the store of a user, and read what was not sent`() async throws {
     let folder = try TemporaryFolder()
     let server = CloudServer(inMemory: .real)
-    var cloud = SyncConfiguration.cloudKit(
-      CloudAddress(container: "iCloud.app"), apiToken: "", baseURL: "http://127.0.0.1:1",
+    var cloud = SyncConfiguration.cloudKitWeb(
+      CloudAddress(container: "iCloud.app", environment: .development), apiToken: "", baseURL: "http://127.0.0.1:1",
       making: { InProcessTransport(server) })
     cloud.isAutomatic = false
     let accounts = try await openAccounts(at: folder("accounts"), syncing: cloud)

@@ -299,7 +299,7 @@ import Testing
     for (path, code) in [("/other", StrandlineError.Code.notAStore), ("/accounts/1", .notAStore)] {
       let error = await #expect(throws: StrandlineError.self) {
         try await AccountStores.open(
-          at: path, syncing: .cloudKit(container, environment: .development, baseURL: "http://cloud.test"),
+          at: path, syncing: .cloudKitWeb(container, environment: .development, baseURL: "http://cloud.test"),
           environment: environment(phone))
       }
       #expect(error?.code == code, "\(path)")

@@ -122,7 +122,8 @@ final class Phone {
       let session = try WebSession(path: "/session", environment: environment)
       if let token { try session.signIn(token: token) }
       return WebServicesDatabase(
-        address: CloudAddress(container: container), apiToken: "", session: session, baseURL: "http://cloud.test",
+        address: CloudAddress(container: container, environment: .development), apiToken: "", session: session,
+        baseURL: "http://cloud.test",
         transport: transport, environment: environment)
     } catch {
       preconditionFailure("\(error)")
@@ -138,8 +139,9 @@ final class Phone {
       configuration = SyncConfiguration(device)
     } else {
       let line = line
-      configuration = .cloudKit(
-        CloudAddress(container: container), apiToken: "", baseURL: "http://cloud.test", making: { line })
+      configuration = .cloudKitWeb(
+        CloudAddress(container: container, environment: .development), apiToken: "", baseURL: "http://cloud.test",
+        making: { line })
     }
     configuration.isAutomatic = false
     return configuration

@@ -313,11 +313,13 @@ private final class PushLine: Transport {
   @Test func `a courier over sockets hands a push over as soon as it is there`() async throws {
     let local = try LocalServer.run()
     let client = WebServicesDatabase(
-      address: CloudAddress(container: "iCloud.test"), baseURL: local.url, transport: NetworkTransport())
+      address: CloudAddress(container: "iCloud.test", environment: .development), baseURL: local.url,
+      transport: NetworkTransport())
     try await client.createZone(.main)
     let listening = Task { try await client.awaitPush() }
     let other = WebServicesDatabase(
-      address: CloudAddress(container: "iCloud.test"), baseURL: local.url, transport: NetworkTransport())
+      address: CloudAddress(container: "iCloud.test", environment: .development), baseURL: local.url,
+      transport: NetworkTransport())
     // A push of before the mailbox was there goes nowhere, so it is caused until one arrives.
     let isOver = Atomic(false)
     let writing = Task {

@@ -9,6 +9,11 @@ import StrandlineSystem
 import StrandlineTestSupport
 import Testing
 
+func openWithAccountOfDevice(at folder: String) async throws -> RecordStore {
+  let cloud = SyncConfiguration.cloudKit("iCloud.app", environment: .development)
+  return try await RecordStore.open(at: folder, syncing: cloud)
+}
+
 @Suite(.timeLimit(.minutes(30)))
 struct `An app that syncs through CloudKit's framework` {
   private struct Note: SyncRecord {
@@ -38,8 +43,8 @@ struct `An app that syncs through CloudKit's framework` {
       try await other.sync()
       #expect(try other.fetch(Note.self, id: note.id)?.title == "Low tide at seven")
       try await other.close()
-      let wrong = SyncConfiguration.cloudKit("iCloud.app", environment: .development)
-      let mistaken = try await RecordStore.open(at: folder("b"), syncing: wrong)
+      // It names the other environment.
+      let mistaken = try await openWithAccountOfDevice(at: folder("b"))
       await #expect(throws: StrandlineError.self) { try await mistaken.sync() }
       try await mistaken.close()
     }

@@ -12,12 +12,6 @@ import StrandlineTesting
 import Synchronization
 import Testing
 
-/// As in the README.
-struct Note: SyncRecord {
-  var id = RecordName.random()
-  var title: String
-}
-
 func keepTwoNotes(at folder: String) async throws -> [String] {
   let store = try await RecordStore.open(at: folder)
   try await store.write { tx in

@@ -15,7 +15,7 @@ public struct SyncConfiguration: Sendable {
   /// `SyncEngine.sync()` syncs, and `wake(_:)` does nothing.
   public var isAutomatic = true
 
-  /// Whether an automatic engine listens for pushes over the web. True for `.cloudKit(_:environment:)`. A push begins a fetch within
+  /// Whether an automatic engine listens for pushes over the web. True for `.cloudKitWeb(_:environment:)`. A push begins a fetch within
   /// moments; without any, and while they are lost, changes are found by polling (`isAutomatic`).
   public var listensForPushes = false
 
