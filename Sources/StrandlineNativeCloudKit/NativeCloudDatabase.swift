@@ -12,7 +12,6 @@
   package import Strandline
   internal import StrandlineCloudKit
   internal import StrandlineSystem
-  internal import Synchronization
 
   /// The private database of a container, through CloudKit's framework.
   package final class NativeCloudDatabase: CloudDatabase, CustomStringConvertible {
@@ -24,7 +23,7 @@
       var user: String?
       var isUrgent = false
     }
-    private let state = Mutex(State())
+    private let state = OrderedMutex(State())
     private let container: CKContainer
     private let options: NativeRequestOptions
 
@@ -54,10 +53,13 @@
 
     // MARK: Account and zones
 
-    /// The record name of the signed-in user.
+    /// The record name of the signed-in user. Throws `.noAccount` if the device has none.
     package func user() async throws -> String {
       let name: String
-      do { name = try await container.userRecordID().recordName } catch { throw failure(error) }
+      do { name = try await container.userRecordID().recordName } catch {
+        guard (error as? CKError)?.code == .notAuthenticated else { throw failure(error) }
+        throw CloudError(.noAccount, reason: "nobody is signed in to iCloud on this device")
+      }
       state.withLock { $0.user = name }
       return name
     }
