@@ -2,7 +2,6 @@
 // the transport and its pool need not know which.
 
 internal import StrandlineSystem
-internal import Synchronization
 
 /// Why a channel failed.
 enum ChannelFailure: Error {
@@ -124,7 +123,7 @@ enum Channel: Sendable {
     /// The schemes that the transport over sockets carries.
     static let schemes = ["http", "https"]
     private let authorities: String?
-    private let context = Mutex<TLSContext?>(nil)
+    private let context = OrderedMutex<TLSContext?>(.trust, nil)
 
     /// - Parameter authorities: the path of a PEM file; nil for those that the system trusts.
     package init(authorities: String? = nil) { self.authorities = authorities }

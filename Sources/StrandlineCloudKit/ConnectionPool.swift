@@ -4,7 +4,7 @@
 // carried out. So a connection is handed out only if it is quiet and was used lately. A server that closes it in the same
 // moment costs the caller one error, at once.
 
-internal import Synchronization
+internal import StrandlineSystem
 
 /// Idle connections by server.
 final class ConnectionPool: Sendable {
@@ -13,7 +13,7 @@ final class ConnectionPool: Sendable {
     var sinceNanoseconds: UInt64
   }
   /// By server; the one that was used last stands last.
-  private let idle = OrderedMutex<[HTTPOrigin: [Idle]]>([:])
+  private let idle = OrderedMutex<[HTTPOrigin: [Idle]]>(.connections, [:])
 
   /// The most idle connections to one server. A credential has one request in flight, so one would do for most apps.
   private static let idleMax = 4

@@ -13,7 +13,7 @@ package final class NetworkTransport: Transport, CustomStringConvertible {
   #if canImport(Darwin)
     private let makeSecure: @Sendable () -> URLSessionTransport
     /// Made for the first request to an `https:` address, because a session costs threads and memory.
-    private let secure = Mutex<URLSessionTransport?>(nil)
+    private let secure = OrderedMutex<URLSessionTransport?>(nil)
   #endif
 
   #if canImport(Darwin)

@@ -100,7 +100,7 @@ private final class SocketCall: Sendable {
   private let server: HTTPOrigin
   private let limits: SocketLimits
   private let shared: Shared
-  private let exchange: Mutex<Exchange<Caller>>
+  private let exchange: OrderedMutex<Exchange<Caller>>
 
   /// What the requests of one transport have in common.
   struct Shared: Sendable {
@@ -123,7 +123,7 @@ private final class SocketCall: Sendable {
     self.server = server
     self.limits = limits
     self.shared = shared
-    exchange = Mutex(Exchange(origin: origin, answerBytesMax: limits.answerBytesMax))
+    exchange = OrderedMutex(Exchange(origin: origin, answerBytesMax: limits.answerBytesMax))
   }
 
   /// Gives an input to the exchange and carries out the actions, outside of its lock.

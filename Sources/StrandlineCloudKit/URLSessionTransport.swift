@@ -12,7 +12,6 @@
 #if canImport(Darwin)
   internal import Foundation
   package import StrandlineSystem
-  internal import Synchronization
   private import Strandline
 
   /// Sends requests with Foundation's URLSession. ``NetworkTransport`` uses it for `https:` addresses.
@@ -97,7 +96,7 @@
       typealias Caller = CheckedContinuation<HTTPResponse, any Error>
       private let answerBytesMax: Int
       /// By task; the identifiers of two sessions' tasks may be equal. An exchange that is over is removed.
-      private let exchanges = Mutex<[ObjectIdentifier: Exchange<Caller>]>([:])
+      private let exchanges = OrderedMutex<[ObjectIdentifier: Exchange<Caller>]>([:])
 
       init(answerBytesMax: Int) { self.answerBytesMax = answerBytesMax }
 

@@ -20,14 +20,14 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
   private let basePath: String
   private let devicePath: String
   /// The courier; nil until it was asked for, and after it has refused.
-  let courierPlace: Mutex<PushCourier?> = Mutex(nil)
-  let courierRest: Mutex<CourierRest> = Mutex(CourierRest())
+  let courierPlace: OrderedMutex<PushCourier?> = OrderedMutex(nil)
+  let courierRest: OrderedMutex<CourierRest> = OrderedMutex(CourierRest())
   let transport: any Transport
   let environment: SystemEnvironment
   private let queue: RequestQueue
-  private let serverOffset: Mutex<Int64?> = Mutex(nil)
+  private let serverOffset: OrderedMutex<Int64?> = OrderedMutex(nil)
   /// The user for whom requests are made; nil until the server has said who is signed in.
-  private let owner: Mutex<String?>
+  private let owner: OrderedMutex<String?>
   /// Whether the owner stays the same.
   private let isRestricted: Bool
 
@@ -54,7 +54,7 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     self.transport = transport
     self.environment = environment
     self.queue = session?.queue ?? RequestQueue()
-    owner = Mutex(nil)
+    owner = OrderedMutex(nil)
     isRestricted = false
     var origin = baseURL
     while origin.hasSuffix("/") { origin.removeLast() }
@@ -73,7 +73,7 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     environment = other.environment
     queue = other.queue
     (origin, basePath, devicePath) = (other.origin, other.basePath, other.devicePath)
-    owner = Mutex(user)
+    owner = OrderedMutex(user)
     isRestricted = true
   }
 

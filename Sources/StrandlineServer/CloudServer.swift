@@ -57,10 +57,10 @@ public final class CloudServer: Sendable {
   }
 
   /// May be held when `front`, `halt` or a lock of the journal is taken, never the reverse.
-  let core: Mutex<Core>
-  let front = Mutex(Front())
+  let core: OrderedMutex<Core>
+  let front = OrderedMutex(Front())
   /// Taken alone, for moments.
-  let pushTable = Mutex(PushTable())
+  let pushTable = OrderedMutex(PushTable())
   /// Why every further request is refused; nil if none is.
   private let halt = OrderedMutex<String?>(nil)
   /// How many requests have left `core` and wait until what they saw is durable.

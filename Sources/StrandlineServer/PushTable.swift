@@ -4,14 +4,13 @@
 internal import Strandline
 internal import StrandlineCloudKit
 internal import StrandlineSystem
-internal import Synchronization
 
 /// The pushes of one client that it has not taken yet.
 package final class PushBox: Sendable {
   /// The most that wait. A push says that something has changed, so that of many the last ones are enough.
   private static let pushesMax = 100
 
-  private let pushes: Mutex<[[UInt8]]> = Mutex([])
+  private let pushes: OrderedMutex<[[UInt8]]> = OrderedMutex([])
   private let news = AsyncSignal()
 
   init() {}

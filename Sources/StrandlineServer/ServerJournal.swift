@@ -89,7 +89,7 @@ package final class MemoryJournal: ServerJournal {
 /// A journal in a log.
 package final class LogJournal: ServerJournal {
   private let log: Log
-  private let pending = OrderedMutex(Pending())
+  private let pending = OrderedMutex(.journal, Pending())
 
   /// The bodies of events that are not durable, and perhaps of some that are.
   private struct Pending {

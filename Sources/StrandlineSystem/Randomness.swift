@@ -20,7 +20,7 @@ package final class SeededRandom: RandomSource, CustomStringConvertible {
 
   package init(seed: UInt64) {
     self.seed = seed
-    self.state = OrderedMutex(Xoshiro(seed: seed))
+    self.state = OrderedMutex(.leaf, Xoshiro(seed: seed))
   }
 
   package func next() -> UInt64 { state.withLock { $0.next() } }

@@ -276,7 +276,7 @@ struct `The house` {
           "CompactionPlan": 17, "NamedEvents": 13,
           "Projections": 16, "RecordStore": 17, "RequestPace": 17, "RunCursor": 14,
           "RunWriter": 18, "StoreCore": 15, "StoreIndex": 30, "StoreIndex.State": 17, "SyncEngine": 17,
-          "SyncState": 13, "SyncWatch": 24, "SyncWatch.State": 21,
+          "SyncState": 13, "SyncWatch.State": 21,
         ]))
   }
 

@@ -232,7 +232,9 @@ final class RacingDisk: ForwardingFileSystem {
       defer { if once { actions[call] = nil } }
       return actions[call]
     }
-    do { try action?() } catch { Issue.record("what happens meanwhile failed: \(error)") }
+    do { if let action { try LockPlace.asAnotherThread(action) } } catch {
+      Issue.record("what happens meanwhile failed: \(error)")
+    }
   }
 
   func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {

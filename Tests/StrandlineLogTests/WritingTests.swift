@@ -434,7 +434,7 @@ final class DiskWithSlowSync: ForwardingFileSystem {
       defer { action = nil }
       return action
     }
-    body?()
+    if let body { LockPlace.asAnotherThread(body) }
   }
 
   func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {

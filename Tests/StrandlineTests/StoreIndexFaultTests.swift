@@ -582,7 +582,7 @@ private final class HookedFileSystem: ForwardingFileSystem {
       return state.left == 0
     }
     guard isDue else { return }
-    do { try body() } catch { Issue.record("the writer met \(error)") }
+    do { try LockPlace.asAnotherThread(body) } catch { Issue.record("the writer met \(error)") }
   }
 
   func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {

@@ -1,17 +1,16 @@
 // What a store of a folder of accounts syncs with: the cloud while its user is signed in, and nobody else's at any time.
 
 import StrandlineSystem
-import Synchronization
 
 /// The database of one store of a folder of accounts. While it is shut, no request reaches the server.
 final class AccountDatabase: ForwardingDatabase {
   /// The database of whoever is signed in.
   private let whole: any CloudDatabase
-  private let current: Mutex<any CloudDatabase>
+  private let current: OrderedMutex<any CloudDatabase>
 
   init(_ whole: any CloudDatabase) {
     self.whole = whole
-    current = Mutex(NobodysDatabase(base: whole))
+    current = OrderedMutex(NobodysDatabase(base: whole))
   }
 
   var base: any CloudDatabase { current.withLock { $0 } }

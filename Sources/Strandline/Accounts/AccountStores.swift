@@ -6,7 +6,6 @@
 
 import Dispatch
 import StrandlineSystem
-import Synchronization
 
 /// The stores of all users of an app on this device, of which the one is open that is the signed-in user's.
 ///
@@ -27,7 +26,7 @@ public final class AccountStores: Sendable {
   package let database: any CloudDatabase
   private let folder: any Folder
   private let opening: StoreOpening
-  private let state: Mutex<AccountState>
+  private let state: OrderedMutex<AccountState>
   private let turns = AccountTurns()
 
   private init(_ folder: any Folder, _ list: AccountList, _ opening: StoreOpening) throws {
@@ -35,7 +34,7 @@ public final class AccountStores: Sendable {
     self.opening = opening
     path = folder.path
     database = try opening.syncing.makeDatabase(folder.path, opening.environment)
-    state = Mutex(AccountState(list: list))
+    state = OrderedMutex(AccountState(list: list))
   }
 
   /// Opens a folder of accounts, which is made if nothing is there, and in it the store of the user who was signed in last. That needs no
@@ -417,7 +416,7 @@ extension AccountList {
 
 /// Runs asynchronous work one after the other, in the order of the calls.
 private final class AccountTurns: Sendable {
-  private let last: Mutex<Task<Void, Never>?> = Mutex(nil)
+  private let last: OrderedMutex<Task<Void, Never>?> = OrderedMutex(nil)
 
   func run<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) async throws -> Value {
     let task = last.withLock { last in

@@ -269,7 +269,8 @@ package final class StoreIndex: Sendable {
   }
 
   func inBackground(_ queue: DispatchQueue?, _ body: @escaping @Sendable (StoreIndex) -> Void) {
-    guard let queue else { return body(self) }
+    // In a simulation it is done at once, in the middle of what this thread does.
+    guard let queue else { return LockPlace.asAnotherThread { body(self) } }
     queue.async { [weak self] in
       guard let self, !self.isClosing.load(ordering: .acquiring) else { return }
       body(self)

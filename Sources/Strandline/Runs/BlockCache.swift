@@ -35,7 +35,7 @@ package final class BlockCache: Sendable {
   }
 
   private final class Part: Sendable {
-    let blocks = OrderedMutex(BlockTable())
+    let blocks = OrderedMutex(.leaf, BlockTable())
   }
 
   package let bytesMax: Int

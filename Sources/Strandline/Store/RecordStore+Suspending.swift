@@ -218,7 +218,7 @@ extension RecordStore {
   /// Opens the log again: behind the runs that are on the disk now, so that they are known to be of this log, or behind
   /// the event with which it was suspended. What follows is read once more by what catches up.
   private func open(_ suspended: Suspension, _ disk: inout DiskRuns) throws -> Log {
-    let shared = OrderedMutex(disk)
+    let shared = OrderedMutex(.opening, disk)
     defer { disk = shared.withLock { $0 } }
     return try Log.open(
       at: path, role: .store, options: suspended.options, environment: environment, createIfAbsent: false,

@@ -75,7 +75,12 @@ public final class RecordStore: Sendable {
   /// Reads events from another place from now on: a reader of the log, or the log of another tenure.
   func read(from source: EventSource) {
     if case .writer(let log) = source { observe(log) }
-    place.withLock { $0 = source }
+    let before = place.withLock { place in
+      defer { place = source }
+      return place
+    }
+    // The last one that holds a reader closes its files: not under a lock.
+    withExtendedLifetime(before) {}
   }
 
   /// Has the runs written by another index from now on; nil: by none.
@@ -165,7 +170,7 @@ public final class RecordStore: Sendable {
     _ opening: inout IndexOpening
   ) throws -> Log {
     // Two closures change it, one after the other.
-    let shared = OrderedMutex(opening)
+    let shared = OrderedMutex(.opening, opening)
     defer { opening = shared.withLock { $0 } }
     return try Log.open(
       at: path, role: .store, options: options, environment: environment, createIfAbsent: createIfAbsent,

@@ -26,7 +26,7 @@ package struct WriterLock: ~Copyable, Sendable {
 
   init(_ core: consuming sending StoreCore) {
     contents = StoreContents(core.environment)
-    state = Mutex(core)
+    state = OrderedMutex(.writer, core)
   }
 
   /// Runs `body`, which calls no code of the app.
@@ -47,6 +47,8 @@ package struct WriterLock: ~Copyable, Sendable {
       holder.withLock { $0 = call }
       thread.store(CurrentThread.id, ordering: .relaxed)
       defer { thread.store(0, ordering: .relaxed) }
+      let held = LockPlace.setAside()
+      defer { LockPlace.takeBack(held) }
       return try body(&core)
     }
   }

@@ -134,7 +134,14 @@ package final class Log: Sendable {
   package var readerAfterClose: LogReader? { reader.withLock { $0 } }
 
   /// Names that reader. Called before `close`, so that no read falls between the two.
-  package func leaveReads(to reader: LogReader) { self.reader.withLock { $0 = reader } }
+  package func leaveReads(to reader: LogReader) {
+    let before = self.reader.withLock { current in
+      defer { current = reader }
+      return current
+    }
+    // The last one that holds a reader closes its files: not under a lock.
+    withExtendedLifetime(before) {}
+  }
 
   func tellDurability() { durabilityObserver.withLock { $0 }?.body() }
 

@@ -11,12 +11,18 @@ package import Synchronization
 package enum LockPlace: UInt8, CaseIterable, Sendable {
   /// One suspension, resumption or close of a store at a time.
   case suspension
+  /// What an open of a store has read so far.
+  case opening
   /// The queued sync cycles and their callers.
   case cycles
   /// The state of a local server.
   case server
+  /// The events of a server's journal that are not written yet.
+  case journal
   /// One reading of a store's inbox at a time.
   case inbox
+  /// The files of contents, while one is added or some are removed.
+  case contents
   /// The writer of a store.
   case writer
   /// One build of declared indexes at a time.
@@ -25,12 +31,12 @@ package enum LockPlace: UInt8, CaseIterable, Sendable {
   case compacting
   /// One merge or compaction of segments at a time.
   case rewriting
-  /// One poll of a log by a reader of its own at a time.
-  case polling
   /// One merge of sorted tables at a time.
   case merging
   /// One flush at a time.
   case flushing
+  /// One poll of a log by a reader of its own at a time.
+  case polling
   /// The projections.
   case projections
   /// The list of sorted tables.
@@ -47,10 +53,14 @@ package enum LockPlace: UInt8, CaseIterable, Sendable {
   case segments
   /// The queue of the group commit.
   case queue
+  /// The idle connections of a transport.
+  case connections
+  /// What a transport trusts, while it is read.
+  case trust
   /// A lock of one value, held for a moment.
   case value
-  /// The descriptor of a file or a socket, and the path of a folder; they are used under any lock.
-  case descriptor
+  /// What is used under any lock: descriptors of files and sockets, paths of folders, blocks that were read, random numbers.
+  case leaf
 
   /// What is wrong with taking a lock of this place.
   ///
@@ -71,12 +81,43 @@ package enum LockPlace: UInt8, CaseIterable, Sendable {
   }
 
   /// For simulations: runs `body` in the middle of what this thread does, as another thread would.
-  package static func asAnotherThread(_ body: () -> Void) {
-    let held = strandline_locks_held()
-    strandline_set_locks_held(0)
-    body()
-    strandline_set_locks_held(held)
+  package static func asAnotherThread(_ body: () throws -> Void) rethrows {
+    let held = setAside()
+    defer { takeBack(held) }
+    try body()
   }
+
+  /// What follows, until `takeBack`, is the app's code: it may call any store, and this one refuses what would wait for it.
+  ///
+  /// - Returns: what the thread holds.
+  package static func setAside() -> UInt64 {
+    #if DEBUG
+      let held = strandline_locks_held()
+      strandline_set_locks_held(0)
+      return held
+    #else
+      return 0
+    #endif
+  }
+
+  package static func takeBack(_ held: UInt64) {
+    #if DEBUG
+      strandline_set_locks_held(held)
+    #endif
+  }
+
+  /// Notes the lock of a thread that would not have waited for it.
+  ///
+  /// - Returns: what the thread held before.
+  @usableFromInline
+  func enterWithoutWaiting() -> UInt64 {
+    let held = strandline_locks_held()
+    strandline_set_locks_held(held | 1 << UInt64(rawValue))
+    return held
+  }
+
+  @usableFromInline
+  static func leave(toHold held: UInt64) { strandline_set_locks_held(held) }
 
   @usableFromInline
   func leave() { strandline_set_locks_held(strandline_locks_held() & ~(1 << UInt64(rawValue))) }
@@ -89,7 +130,7 @@ package struct OrderedMutex<Value: ~Copyable>: ~Copyable, Sendable {
     @usableFromInline let place: LockPlace
   #endif
 
-  /// Guards a value for a moment, in which no lock but that of a descriptor is taken.
+  /// Guards a value for a moment, in which no lock but a leaf is taken.
   @inlinable
   package init(_ value: consuming sending Value) { self.init(.value, value) }
 
@@ -114,5 +155,19 @@ package struct OrderedMutex<Value: ~Copyable>: ~Copyable, Sendable {
       defer { place.leave() }
     #endif
     return try mutex.withLock(body)
+  }
+
+  /// The same if no other thread holds the lock; nil if one does. It waits for nobody, so it may be called under any lock.
+  @inlinable
+  package borrowing func withLockIfAvailable<Result: ~Copyable, Failure: Error>(
+    _ body: (inout sending Value) throws(Failure) -> sending Result
+  ) throws(Failure) -> sending Result? {
+    try mutex.withLockIfAvailable { (value) throws(Failure) -> sending Result in
+      #if DEBUG
+        let held = place.enterWithoutWaiting()
+        defer { LockPlace.leave(toHold: held) }
+      #endif
+      return try body(&value)
+    }
   }
 }

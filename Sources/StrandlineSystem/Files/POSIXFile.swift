@@ -22,7 +22,7 @@ package final class POSIXFile: File {
 
   init(path: String, descriptor: Descriptor) {
     self.path = path
-    self.descriptor = OrderedMutex(.descriptor, descriptor)
+    self.descriptor = OrderedMutex(.leaf, descriptor)
   }
 
   /// Runs `body` with the descriptor, which stays open until `body` returns.

@@ -16,7 +16,7 @@ final class POSIXFolder: Folder {
 
   init(_ path: String, _ descriptor: Descriptor) {
     self.descriptor = descriptor
-    currentPath = OrderedMutex(.descriptor, path)
+    currentPath = OrderedMutex(.leaf, path)
   }
 
   var path: String { currentPath.withLock { $0 } }
@@ -240,7 +240,7 @@ private final class POSIXLock: FileLock {
 
   init(_ path: String, _ descriptor: Descriptor) {
     self.path = path
-    self.descriptor = OrderedMutex(.descriptor, descriptor)
+    self.descriptor = OrderedMutex(.leaf, descriptor)
   }
 
   func identity() throws(SystemError) -> FileIdentity {

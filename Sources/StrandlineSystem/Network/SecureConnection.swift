@@ -4,7 +4,6 @@
 // socket, so that `close` must not need it: it shuts the socket down, which ends the wait.
 
 #if !canImport(Darwin)
-  internal import Synchronization
 
   /// A connected socket under TLS.
   package final class SecureConnection: Sendable {
@@ -20,7 +19,7 @@
     private enum End { case polite, cut }
 
     private let connection: Connection
-    private let state: Mutex<State>
+    private let state: OrderedMutex<State>
     private static let pieceBytes = 64 << 10
     private static let ticketReadsMax = 4
 
@@ -30,7 +29,7 @@
     ///   - host: the server's name, or its literal address, which its certificate must be for.
     package init(_ connection: Connection, _ context: TLSContext, host: String) throws(TLSError) {
       self.connection = connection
-      state = Mutex(State(session: try TLSSession(context, host: host)))
+      state = OrderedMutex(State(session: try TLSSession(context, host: host)))
     }
 
     /// Makes the session with the server. Nothing can be sent before.

@@ -21,7 +21,7 @@ private final class Socket: Sendable {
   private let descriptor: OrderedMutex<Descriptor?>
 
   init(_ descriptor: Descriptor, _ subject: String) {
-    self.descriptor = OrderedMutex(.descriptor, descriptor)
+    self.descriptor = OrderedMutex(.leaf, descriptor)
     self.subject = subject
   }
 

@@ -6,7 +6,6 @@
 
 #if !canImport(Darwin)
   internal import CStrandline
-  internal import Synchronization
 
   #if canImport(Glibc)
     internal import Glibc
@@ -33,7 +32,7 @@
 
     /// The libraries of OpenSSL 3 and of 1.1, whose interface is the same for what is used here.
     package static let systemLibraries = ["libssl.so.3", "libssl.so.1.1"]
-    private static let loaded = Mutex<[String: Int]>([:])
+    private static let loaded = OrderedMutex<[String: Int]>([:])
     private static let wordsMax = 256
 
     /// Loads the library, unless it is loaded.

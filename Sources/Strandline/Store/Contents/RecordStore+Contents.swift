@@ -3,7 +3,6 @@
 
 import StrandlineLog
 import StrandlineSystem
-import Synchronization
 
 extension RecordStore {
   var contents: StoreContents { core.contents }
@@ -106,7 +105,7 @@ extension RecordStore {
   /// Reading and writing a file blocks its thread. Where everything happens in turns, the caller does it.
   private func onContentThread<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
     if case .inTurns = environment.overlap { return try work() }
-    let result = Mutex<Value?>(nil)
+    let result = OrderedMutex<Value?>(nil)
     try await onOwnThread {
       let value = try work()
       result.withLock { $0 = value }

@@ -1,7 +1,6 @@
 // A content that was staged, and the writing of one.
 
 import StrandlineSystem
-import Synchronization
 
 /// A file's content that the store has copied and that no transaction may name yet.
 ///
@@ -35,7 +34,7 @@ final class ContentWriter: Sendable {
   private let temporary: String
   private let file: any File
   private let bytesMax: Int64
-  private let state = Mutex((digest: SHA256Digest(), size: Int64(0), isDone: false))
+  private let state = OrderedMutex((digest: SHA256Digest(), size: Int64(0), isDone: false))
 
   init(_ folder: ContentFolder, _ contents: StoreContents, bytesMax: Int64) throws(SystemError) {
     self.folder = folder

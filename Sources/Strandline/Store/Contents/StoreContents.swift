@@ -7,15 +7,14 @@
 
 import StrandlineLog
 import StrandlineSystem
-import Synchronization
 
 /// Who holds contents, and what the file of staged names says.
 package final class StoreContents: Sendable {
   private let environment: SystemEnvironment
-  private let turn = Mutex<Void>(())
-  private let state = Mutex(State())
+  private let turn = OrderedMutex<Void>(.contents, ())
+  private let state = OrderedMutex(State())
   /// Why contents could not be cleared up at the last try; nil if nothing is wrong.
-  let failure = Mutex<String?>(nil)
+  let failure = OrderedMutex<String?>(nil)
 
   private struct State: Sendable {
     /// How many hold each content.

@@ -16,7 +16,7 @@ public final class SyncEngine: SyncDriver {
   private let wakeUp = AsyncSignal()
   private let causes: OrderedMutex<Set<SyncCause>> = OrderedMutex([])
   /// Records whose holds a person has ended, which the upload queue does not know yet.
-  private let released: Mutex<[RecordID]> = Mutex([])
+  private let released: OrderedMutex<[RecordID]> = OrderedMutex([])
   private let initiative: Initiative
   private let pace: SyncPace
   /// The random source for waits.
@@ -178,7 +178,7 @@ public final class SyncEngine: SyncDriver {
   package var remembered: [String: Int]? { driver.withLock { $0?.plan.remembered } }
 
   /// How many callers wait for a cycle. For tests, which continue when all have called.
-  package var callerCount: Int { queue.withLock { $0?.callerCount ?? 0 } }
+  package var callerCount: Int { queue.withLock { $0 }?.callerCount ?? 0 }
 
   /// Makes a cycle.
   package func cycle(_ options: CycleOptions) async throws -> SyncReport { try await cycle(options, isShared: false) }

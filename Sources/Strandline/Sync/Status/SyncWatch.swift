@@ -304,7 +304,7 @@ final class SyncWatch: Sendable {
 
   /// The present status. O(zones + held records), and one read of the log when another mutation is the oldest one.
   func status() -> SyncStatus {
-    let (now, durable) = (wall, store.source.durableLSN)
+    let (now, durable, logBytes) = (wall, store.source.durableLSN, store.source.segmentBytes)
     let known = store.projections.withLock { projections in
       let sync = projections.sync
       return (
@@ -336,7 +336,7 @@ final class SyncWatch: Sendable {
         retry: state.retry, failureCode: state.failure?.error.code,
         failsInPart: state.failure?.isOfPart == true, failure: state.failure?.error.message,
         lastOperation: state.lastOperation,
-        account: SyncedAccount(known.bounds), logBytes: store.source.segmentBytes)
+        account: SyncedAccount(known.bounds), logBytes: logBytes)
       status.phase = Self.phase(state, status)
       return status
     }
