@@ -46,8 +46,14 @@ extension WebServicesDatabase {
       let wait = courierRest.withLock { $0.milliseconds(at: environment.clock.monotonicNanoseconds()) }
       if wait > 0 { try await environment.clock.sleep(milliseconds: wait) }
       let begin = environment.clock.monotonicNanoseconds()
-      let response = try await transport.send(
-        HTTPRequest(method: "GET", origin: courier.origin, path: courier.path, query: courier.query))
+      let response: HTTPResponse
+      do {
+        response = try await transport.send(
+          HTTPRequest(method: "GET", origin: courier.origin, path: courier.path, query: courier.query))
+      } catch {
+        courierPlace.withLock { $0 = nil }
+        throw error
+      }
       guard (200...299).contains(response.status) else {
         courierPlace.withLock { $0 = nil }
         throw WebServicesErrors(

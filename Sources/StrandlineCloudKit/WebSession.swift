@@ -127,11 +127,11 @@ public final class WebSession: Sendable, CustomStringConvertible {
   /// Stores the successor that the answer to a request with `old` brought, unless somebody has signed in or out meanwhile. One that
   /// cannot be written is kept in memory, and `tokenForRequest` writes it, or throws, before it is sent.
   ///
-  /// - Returns: the token of the next request.
+  /// - Returns: the token of which the answer speaks: the successor, or `old`. It is not the token of whoever has signed in meanwhile.
   @discardableResult
-  func rotate(from old: String, to token: String) -> String? {
+  func rotate(from old: String, to token: String) -> String {
     state.withLock { state in
-      guard WebSession.isToken(token), state.token == old, old != token else { return state.token }
+      guard WebSession.isToken(token), state.token == old, old != token else { return old }
       state.token = token
       state.isRefused = false
       do {

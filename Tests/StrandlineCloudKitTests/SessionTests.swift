@@ -341,6 +341,49 @@ struct SessionTests {
     }
   }
 
+  @Test func `an answer to one user's token says nothing of who has signed in meanwhile`() async throws {
+    let server = server(strict: false)
+    let session = try WebSession(path: "/session", environment: .on(SimulatedDisk()))
+    try session.signIn(token: server.signIn(user: "_alice"))
+    let (bob, inner) = (server.signIn(user: "_bob"), InProcessTransport(server))
+    let isDue = Mutex(true)
+    let transport = ScriptedTransport { request, _ in
+      let answer = try await inner.send(request)
+      let isNow = isDue.withLock { isDue in
+        defer { isDue = false }
+        return isDue
+      }
+      if isNow { try session.signIn(token: bob) }
+      return answer
+    }
+    let restricted = WebServicesDatabase.over(transport, session: session).restricted(to: "_alice")
+    await #expect { _ = try await restricted.zones() } throws: { ($0 as? StrandlineError)?.code == .accountMismatch }
+    #expect(transport.sent.map(\.path.lastPart) == ["caller"])
+  }
+
+  /// Says another user's name each time.
+  private struct ChangingUser: ForwardingDatabase {
+    let base: any CloudDatabase
+    let next: @Sendable () -> String
+    func user() async throws -> String { next() }
+  }
+
+  @Test func `what went into another user's database is not sent`() async throws {
+    let server = server(strict: false)
+    let session = try WebSession(path: "/session", environment: .on(SimulatedDisk()))
+    try session.signIn(token: server.signIn(user: "_bob"))
+    let names = Mutex(["_alice", "_bob"])
+    let database = ChangingUser(base: WebServicesDatabase.over(InProcessTransport(server), session: session)) {
+      names.withLock { $0.removeFirst() }
+    }
+    await #expect {
+      try await database.restricted(to: "_alice").createZone(ZoneID("Notes"))
+    } throws: {
+      ($0 as? StrandlineError)?.code == .accountMismatch
+    }
+    #expect(names.withLock { $0.isEmpty })
+  }
+
   @Test(arguments: [false, true])
   func `a token from outside that is another user's is sent with nothing but the question whose it is`(
     _ isByFile: Bool

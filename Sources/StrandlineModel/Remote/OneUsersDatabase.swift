@@ -4,8 +4,8 @@ import StrandlineSystem
 
 /// Makes requests only while one user is signed in.
 ///
-/// What would change something at the server is sent if the user is signed in right before; an answer counts if the user is
-/// signed in right after it.
+/// What would change something at the server is sent if the user is signed in right before. An answer counts if the user is
+/// signed in right after it: what went into another user's database is not sent, and stays pending.
 struct OneUsersDatabase: ForwardingDatabase {
   let base: any CloudDatabase
   /// The user's record name.
@@ -28,17 +28,17 @@ struct OneUsersDatabase: ForwardingDatabase {
 
   func createZone(_ zone: ZoneID) async throws {
     try await check()
-    try await base.createZone(zone)
+    try await checking { try await base.createZone(zone) }
   }
 
   func deleteZone(_ zone: ZoneID) async throws {
     try await check()
-    try await base.deleteZone(zone)
+    try await checking { try await base.deleteZone(zone) }
   }
 
   func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [CloudName: CloudResult] {
     try await check()
-    return try await base.modify(operations, in: zone, atomic: atomic)
+    return try await checking { try await base.modify(operations, in: zone, atomic: atomic) }
   }
 
   func zones() async throws -> [ZoneID] { try await checking { try await base.zones() } }
