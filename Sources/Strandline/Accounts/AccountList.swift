@@ -49,6 +49,8 @@ package struct AccountList: Hashable, Sendable {
 
   package static let fileName = "accounts"
   private static let temporaryName = "accounts.tmp"
+  /// The file whose lock is held while the accounts are open.
+  static let lockName = "accounts.lock"
   /// The list of ten thousand accounts has fewer bytes.
   private static let bytesMax = 8 << 20
   private static let title = "strandline accounts "
@@ -178,7 +180,7 @@ package struct AccountList: Hashable, Sendable {
         "the list of accounts '\(file)' is missing, and stores are there; nothing was changed; put the file back from a backup",
         file: file)
     }
-    guard names.allSatisfy({ $0 == temporaryName || $0.hasPrefix("session") }) else {
+    guard names.allSatisfy({ $0 == temporaryName || $0 == lockName || $0.hasPrefix("session") }) else {
       throw StrandlineError(
         .notAStore, "'\(folder.path)' holds other files; accounts need a folder of their own", file: folder.path)
     }

@@ -28,9 +28,12 @@ public final class AccountStores: Sendable {
   private let opening: StoreOpening
   private let state: OrderedMutex<AccountState>
   private let turns = AccountTurns()
+  /// Two lists in memory would give one number to two users.
+  private let lock: any FileLock
 
-  private init(_ folder: any Folder, _ list: AccountList, _ opening: StoreOpening) throws {
+  private init(_ folder: any Folder, _ lock: any FileLock, _ list: AccountList, _ opening: StoreOpening) throws {
     self.folder = folder
+    self.lock = lock
     self.opening = opening
     path = folder.path
     database = try opening.syncing.makeDatabase(folder.path, opening.environment)
@@ -48,7 +51,7 @@ public final class AccountStores: Sendable {
   ///   - types: as for `RecordStore.open`, like all that is not named here.
   ///   - syncing: the cloud of all users. On the web the session of the signed-in user is kept in this folder.
   ///   - rules: what becomes of stores at a sign-out, and of what was written before anybody was known.
-  /// - Throws: `StrandlineError`: `.notAStore` if the folder holds other files, `.damaged` and `.fromTheFuture` of the list of accounts,
+  /// - Throws: `StrandlineError`: `.storeHeld` while the accounts are open elsewhere, `.notAStore` if the folder holds other files, `.damaged` and `.fromTheFuture` of the list of accounts,
   ///   and what `RecordStore.open` throws.
   /// - Complexity: O(accounts), and as `RecordStore.open` for one store.
   public static func open(
@@ -62,7 +65,13 @@ public final class AccountStores: Sendable {
       let opening = StoreOpening(
         types: types, syncing: syncing, rules: rules, durability: durability, options: options,
         environment: environment, site: site)
-      return try AccountStores(folder, try AccountList.load(from: folder), opening)
+      guard let lock = try folder.lock(AccountList.lockName, exclusive: true) else {
+        throw StrandlineError(
+          .storeHeld,
+          "the accounts at '\(path)' are open in another process, or in another part of this one; close them there",
+          file: path)
+      }
+      return try AccountStores(folder, lock, try AccountList.load(from: folder), opening)
     }
     try await stores.turns.run {
       await stores.finish()
@@ -106,7 +115,7 @@ public final class AccountStores: Sendable {
   /// All stores of the folder, in the order in which they began: also the one of before anybody was known, archives, and one whose
   /// removal has failed (`unfinished`).
   public var accounts: [StoredAccount] {
-    state.withLock { $0.list.entries.filter { $0.fate != .removed && $0.fate != .filling }.map(described) }
+    state.withLock { $0.list.entries.filter { $0.fate != .filling }.map(described) }
   }
 
   /// Why a sign-out or a removal that was begun is not finished; nil if none is. The next call that changes something, and the next
@@ -186,7 +195,10 @@ public final class AccountStores: Sendable {
         list.shownNumber = nil
         try await self.closeShown()
       }
-      list.set(keepingUnsent && entry.fate != .archive ? .leaving : .removed, of: entry.number)
+      // One that is half erased has nothing left to keep.
+      if entry.fate != .removed {
+        list.set(keepingUnsent && entry.fate != .archive ? .leaving : .removed, of: entry.number)
+      }
       try self.save(list)
       await self.finish()
       try self.checkIsGone([entry])
@@ -201,6 +213,7 @@ public final class AccountStores: Sendable {
   public func close() async throws {
     try await turns.run {
       self.state.withLock { $0.isClosed = true }
+      defer { self.lock.unlock() }
       try await self.closeShown()
     }
   }
@@ -379,9 +392,11 @@ public final class AccountStores: Sendable {
   }
 
   private func save(_ list: AccountList) throws {
-    guard list != state.withLock({ $0.list }) else { return }
+    // After a failed save the disk may be ahead of what is known here: then also the same list is written again.
+    guard state.withLock({ $0.isListUnsure || $0.list != list }) else { return }
+    state.withLock { $0.isListUnsure = true }
     try list.save(to: folder)
-    state.withLock { $0.list = list }
+    state.withLock { ($0.list, $0.isListUnsure) = (list, false) }
   }
 
   /// Runs what blocks on the disk for long off the cooperative pool.
@@ -395,6 +410,8 @@ public final class AccountStores: Sendable {
 /// What a folder of accounts remembers.
 private struct AccountState {
   var list: AccountList
+  /// The last save has failed: the disk may have that list.
+  var isListUnsure = false
   var open: OpenAccount?
   var unfinished: StrandlineError?
   var isClosed = false

@@ -25,7 +25,9 @@ struct StoreOpening: Sendable {
   func isAllSent(_ folder: any Folder, _ name: String) throws -> Bool {
     guard try folder.kind(of: name) != .absent, try !folder.list(name).isEmpty else { return true }
     return try withStore(folder.path(of: name), types, options) { store in
-      try store.pendingChanges(limit: 1).changes.isEmpty
+      // What another process has left there is not sent either, and no list of pending changes has it.
+      try store.requireEmptyInbox()
+      return try store.pendingChanges(limit: 1).changes.isEmpty
     }
   }
 
@@ -52,7 +54,8 @@ struct StoreOpening: Sendable {
     let shown = try store.record(change.id)
     var record = Record(type: type, id: change.id, fields: shown?.fields ?? [:])
     record.parent = shown?.parent
-    try archive.writeBlocking { tx in try tx.create(record) }
+    // It may have what only a server gives.
+    try archive.writeBlocking { tx in try tx.save(record, isVerbatim: true, creating: true) }
     if shown == nil { try archive.writeBlocking { tx in try tx.delete(change.id) } }
   }
 

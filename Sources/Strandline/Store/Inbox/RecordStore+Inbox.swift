@@ -59,11 +59,28 @@ extension RecordStore {
     }
   }
 
-  private func readInbox(_ log: Log) throws -> Bool {
+  /// For a caller that is about to remove the store: takes in everything that other processes have left.
+  ///
+  /// - Throws: `.storeHeld` while another process writes there; what reading it throws; `.misuse` as long as a change that could not
+  ///   be taken in waits for the app's decision.
+  func requireEmptyInbox() throws {
+    guard case .writer(let log) = source, try hasInbox else { return }
+    try core.inbox.turn.withLock { _ in _ = try readInbox(log, waitsForWriters: true) }
+    let refused = projections.withLock { $0.sync.inbox.refusals.count }
+    guard refused == 0 else {
+      throw StrandlineError(
+        .misuse,
+        "\(refused) change(s) that another process has left for the store at '\(path)' could not be taken in, and wait for a "
+          + "decision: open the store, and end them")
+    }
+  }
+
+  /// - Parameter waitsForWriters: throws `.storeHeld` where another process has the inbox open, instead of reading it another time.
+  private func readInbox(_ log: Log, waitsForWriters: Bool = false) throws -> Bool {
     let inbox: InboxLog
     do {
       inbox = try InboxLog(ofStoreAt: log.folder.path, environment, createIfAbsent: false)
-    } catch let error as LogError where error.code == .held || error.code == .absent {
+    } catch let error as LogError where error.code == .absent || error.code == .held && !waitsForWriters {
       return false
     }
     let result = Result { try takeIn(inbox, log) }
