@@ -130,6 +130,31 @@ struct StoreContentsTests {
     #expect(empty.asset == asset([]) && scene.content([]) == [])
   }
 
+  @Test func `a damaged content is whole again when it is staged again`() async throws {
+    let scene = try Scene()
+    let content = bytes(4)
+    try scene.save(try await scene.store.stage(content).asset)
+    scene.disk.poke("/store/assets/\(hash(content).hexadecimal)", bytes(5))
+    #expect(try !scene.check().findings.isEmpty)
+    _ = try await scene.store.stage(content)
+    #expect(scene.content(content) == content && scene.names.count == 1)
+    #expect(try scene.check().findings.isEmpty)
+  }
+
+  @Test func `what another writer has staged since is kept after a suspension`() async throws {
+    let scene = try Scene()
+    _ = try await scene.store.stage(bytes(6))
+    try scene.store.suspendBlocking()
+    let other = try Scene.open(scene.disk, scene.clock, scene.options)
+    _ = try await other.stage(bytes(7))
+    try other.closeBlocking()
+    try scene.store.resumeBlocking()
+    try scene.store.compactBlocking()
+    #expect(scene.content(bytes(7)) != nil)
+    try scene.reopen()
+    #expect(scene.content(bytes(7)) != nil)
+  }
+
   @Test func `what cannot be kept leaves nothing behind`() async throws {
     var options = StoreOptions()
     options.assetBytesMax = 1_000

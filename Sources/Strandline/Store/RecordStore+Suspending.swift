@@ -143,6 +143,7 @@ extension RecordStore {
         // Waits for the closure of `write` that runs; whatever was appended is in the log's queue then.
         core.withLock { $0.beginSuspension() }
         core.inbox.turn.withLock { _ in }
+        core.contents.forgetStaged()
         let drained = Result { try log.waitUntilDurableBlocking(log.nextLSN - 1) }
         let index = index
         // The one that the store runs by itself ends soon now.
@@ -207,6 +208,7 @@ extension RecordStore {
         publish()
         settledWaiters.resumeSettled(in: self)
         considerCompaction()
+        core.contents.forgetStaged()
         clearUpContentsOfOpen()
         driver.withLock { $0 }?.resume()
         return true

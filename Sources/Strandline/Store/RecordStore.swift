@@ -268,6 +268,7 @@ public final class RecordStore: Sendable {
     try suspension.withLock { _ in
       guard case .writer(let log) = source else { return }
       core.inbox.turn.withLock { _ in }
+      core.contents.forgetStaged()
       compaction?.wait()
       let tables = Result { try index?.close(Self.closed(path)) }
       try CallSite(fileID, line).run("closing the store at '\(path)'") {

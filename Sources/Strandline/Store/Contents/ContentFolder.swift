@@ -78,10 +78,12 @@ struct ContentFolder: Sendable {
   // MARK: Writing
 
   func make() throws(SystemError) {
-    guard try !isThere else { return }
-    do throws(SystemError) { try store.makeFolder(Self.name) } catch  where error.isTaken {
-      // Another stage has made it.
+    if try !isThere {
+      do throws(SystemError) { try store.makeFolder(Self.name) } catch  where error.isTaken {
+        // Another stage has made it.
+      }
     }
+    // Also where it is there: who has made it may not have come to this.
     try store.sync()
   }
 

@@ -139,7 +139,10 @@ extension RecordStore {
       let fileSystem = environment.fileSystem
       if try fileSystem.kind(of: path) == .absent { try fileSystem.makeDirectory(path) }
       let (bytes, leftOut) = try ContentFolder(source.folder).copy(to: ContentFolder(try fileSystem.folder(path)))
-      guard let damaged = leftOut.first else { return bytes }
+      // One that has been removed since it was listed is named by nothing.
+      guard let damaged = try leftOut.first(where: { try ContentFolder(source.folder).size(of: $0) != nil }) else {
+        return bytes
+      }
       let file = ContentFolder(source.folder).path(of: damaged)
       throw StrandlineError(.damaged, "the content '\(file)' is not the one that its name says", file: file)
     }

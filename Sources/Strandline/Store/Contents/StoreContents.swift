@@ -92,11 +92,8 @@ package final class StoreContents: Sendable {
         staged.times = staged.times.filter { !isNamed($0.key) }
         staged.times[content.hash] = now
         try write(staged, folder)
-        if try folder.size(of: content.hash) == content.size {
-          try folder.remove(temporary)
-        } else {
-          try folder.publish(temporary, as: content.hash)
-        }
+        // Also where one is there: these bytes are known to be right.
+        try folder.publish(temporary, as: content.hash)
         try folder.sync()
         state.withLock { $0.staged = staged }
       }
@@ -124,6 +121,9 @@ package final class StoreContents: Sendable {
     state.withLock { $0.staged = nil }
     try folder.write(staged)
   }
+
+  /// From now on the file says what is staged, and not this memory: others may write it. Waits for what changes the folder.
+  func forgetStaged() { turn.withLock { _ in state.withLock { $0.staged = nil } } }
 
   // MARK: Clearing up
 
