@@ -46,7 +46,10 @@
         switch operation.kind {
         case .create: draft(NativeDraft(type: operation.type, id: id(operation)), operation)
         case .update:
-          if let base = NativeDraft(operation.archive, id: id(operation), changeTag: operation.changeTag) {
+          // Whether the framework sends the nil of a field that the record in its hands has no value of is not known: it gets one
+          // that has them.
+          let clears = operation.fields.values.contains { $0 == nil }
+          if !clears, let base = NativeDraft(operation.archive, id: id(operation), changeTag: operation.changeTag) {
             draft(base, operation)
           } else {
             asking.append(operation)
@@ -127,16 +130,19 @@
     mutating func take(
       _ saved: [CKRecord.ID: Result<CKRecord, any Error>], _ deleted: [CKRecord.ID: Result<Void, any Error>]
     ) {
+      // By their names: the framework may spell the owner of their zone in another way.
+      let saved = Dictionary(saved.map { (CloudName($0.key.recordName), $0.value) }) { first, _ in first }
+      let deleted = Dictionary(deleted.map { (CloudName($0.key.recordName), $0.value) }) { first, _ in first }
       for operation in sent {
         guard let draft = drafts[operation.name] else {
-          switch deleted[id(operation)] {
+          switch deleted[operation.name] {
           case .success?: results[operation.name] = .deleted
           case .failure(let error)?: fail(operation, by: error)
           case nil: fail(operation, Self.unanswered)
           }
           continue
         }
-        switch saved[id(operation)] {
+        switch saved[operation.name] {
         case .success(let record)?:
           results[operation.name] = .record(ServerRecord(saved: record, of: draft, user: user))
         case .failure(let error)?: fail(operation, by: error)

@@ -57,7 +57,9 @@
     package func user() async throws -> String {
       let name: String
       do { name = try await container.userRecordID().recordName } catch {
-        guard (error as? CKError)?.code == .notAuthenticated else { throw failure(error) }
+        // The error alone is said of an account, too, that is restricted or not known yet; a sign-out may remove a store.
+        guard (error as? CKError)?.code == .notAuthenticated, try await container.accountStatus() == .noAccount
+        else { throw failure(error) }
         throw CloudError(.noAccount, reason: "nobody is signed in to iCloud on this device")
       }
       state.withLock { $0.user = name }
@@ -76,14 +78,22 @@
       let results = try await ask {
         try await $0.modifyRecordZones(saving: [CKRecordZone(zoneID: id)], deleting: []).saveResults
       }
-      do { _ = try results[id]?.get() } catch { throw failure(error) }
+      try take(results, of: id)
     }
 
     /// Deletes a zone with all its records; throws `.zoneNotFound` if it is not there.
     package func deleteZone(_ zone: ZoneID) async throws {
       let id = CKRecordZone.ID(zone)
       let results = try await ask { try await $0.modifyRecordZones(saving: [], deleting: [id]).deleteResults }
-      do { try results[id]?.get() } catch { throw failure(error) }
+      try take(results, of: id)
+    }
+
+    /// The result of one zone, by its name: the framework may spell the owner in another way.
+    private func take<Value>(_ results: [CKRecordZone.ID: Result<Value, any Error>], of id: CKRecordZone.ID) throws {
+      guard let result = results.first(where: { $0.key.zoneName == id.zoneName })?.value else {
+        throw CloudError(.unexpectedServerResponse, reason: "the answer has no result for zone '\(id.zoneName)'")
+      }
+      do { _ = try result.get() } catch { throw failure(error) }
     }
 
     // MARK: Records

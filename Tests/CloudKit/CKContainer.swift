@@ -25,6 +25,9 @@ public final class CKContainer: NSObject, Sendable {
     privateCloudDatabase = CKDatabase(cloud)
   }
 
+  /// Whether somebody is signed in.
+  public func accountStatus() async throws -> CKAccountStatus { cloud == nil ? .noAccount : .available }
+
   /// The signed-in user.
   public func userRecordID() async throws -> CKRecord.ID {
     guard let cloud else { throw CKError(.notAuthenticated) }
@@ -32,6 +35,11 @@ public final class CKContainer: NSObject, Sendable {
     guard let name = reply.userRecordName else { throw CKError(.notAuthenticated) }
     return CKRecord.ID(recordName: name)
   }
+}
+
+/// What is known of the account of the device.
+public enum CKAccountStatus: Int, Sendable {
+  case couldNotDetermine, available, restricted, noAccount, temporarilyUnavailable
 }
 
 /// A database of a container.

@@ -95,9 +95,7 @@ struct `Errors of CloudKit's framework` {
     for (name, request) in requests {
       for code in [CKError.Code.notAuthenticated, .accountTemporarilyUnavailable, .managedAccountRestricted] {
         scene.cloud.failNext(CKError(code))
-        // Of the user alone it says that there is none.
-        let isNobody = name == "user" && code == .notAuthenticated
-        #expect(try await refusal(request).code == (isNobody ? .noAccount : .authenticationRequired), "\(name)")
+        #expect(try await refusal(request).code == .authenticationRequired, "\(name)")
       }
       scene.cloud.failNext(CKError(.requestRateLimited, userInfo: [CKErrorRetryAfterKey: NSNumber(value: 7)]))
       let error = try await refusal(request)

@@ -26,13 +26,25 @@ struct `Requests through CloudKit's framework` {
     let first = try await scene.create("n", ["title": "a", "body": "b", "gone": "c"], parent: nil)
     #expect(first.changeTag != nil && !first.archive.isEmpty && first.created == first.modified)
     _ = scene.cloud.takeRequests()
-    let second = try await scene.modify(update("n", first, ["title": "d", "gone": nil])).saved("n").system
+    let second = try await scene.modify(update("n", first, ["title": "d"])).saved("n").system
     #expect(scene.cloud.takeRequests() == ["private/records/modify"])
     #expect(second.changeTag != first.changeTag && second.created == first.created)
     let found = try await scene.atServer("n")
-    #expect(found.fields == ["title": "d", "body": "b"] && found.system.changeTag == second.changeTag)
+    #expect(found.fields == ["title": "d", "body": "b", "gone": "c"] && found.system.changeTag == second.changeTag)
     // The archive of the answer is that of the new version.
     _ = try await scene.modify(update("n", second, ["title": "e"])).saved("n")
+  }
+
+  @Test func `clear a field of the record that the server has, and of no other version`() async throws {
+    let scene = try await NativeScene()
+    let first = try await scene.create("n", ["title": "a", "gone": "c"], parent: nil)
+    _ = scene.cloud.takeRequests()
+    let second = try await scene.modify(update("n", first, ["gone": nil])).saved("n").system
+    #expect(scene.cloud.takeRequests() == ["private/records/lookup", "private/records/modify"])
+    #expect(try await scene.atServer("n").fields == ["title": "a"])
+    _ = try await scene.modify(update("n", second, ["title": "b"])).saved("n")
+    let (error, current) = try await scene.modify(update("n", second, ["title": nil])).refusal("n")
+    #expect(error.code == .conflict && current?.fields == ["title": "b"])
   }
 
   @Test func `bring the server's version with a conflict, and ask for nothing`() async throws {

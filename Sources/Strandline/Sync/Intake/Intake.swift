@@ -71,12 +71,12 @@ package struct Intake {
   /// Applies a version that the server has.
   package mutating func apply(version server: ServerRecord, of id: RecordID, to core: inout StoreCore) throws {
     let entry = try core.projections.entry(id)
-    // A known version is stored again if it brings the archive that the transport needs back and the base lacks, or if it answers a
-    // lookup and this store's version is damaged.
+    // A known version is stored again if the transport has changed its kind, which needs the archive of the base, or lacks it, and may
+    // know more of the values; or if it answers a lookup and this store's version is damaged.
     if let base = entry?.base, server.system.changeTag.equalsUTF8(base.changeTag),
       base.modifiedMilliseconds == server.system.modified?.milliseconds,
       try source != .lookup || readableBase(of: id, entry, core) != nil,
-      try server.system.archive.isEmpty || !core.event(at: base.version).archive.isEmpty
+      try server.system.archive.isEmpty == core.event(at: base.version).archive.isEmpty
     {
       taken.report.echoes += 1
       taken.touched.insert(id)
