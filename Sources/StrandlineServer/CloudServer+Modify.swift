@@ -84,11 +84,14 @@ extension CloudServer {
       let plan = try self.plan(prepared, message, zoneName, key, faults, core)
       front.withLock { $0.lookedReferences += plan.looked }
       let bytes = plan.events.reduce(0) { $0 + $1.body.count }
-      guard hasPlace || bytes <= RequestMemory.smallBytes else { return (.needsPlace(bytes: bytes), 0) }
-      // An answer that may exceed the limit is written before the events are, because then it can still be refused. JSON
-      // makes at most six bytes of one. What is shown of records beside their fields is bounded by their number.
+      let shown = form.jsonBytesMax(of: plan.shownBytes)
+      guard hasPlace || bytes <= RequestMemory.smallBytes && shown <= limits.answerBytesMax else {
+        return (.needsPlace(bytes: max(bytes, shown, RequestMemory.smallBytes + 1)), 0)
+      }
+      // An answer that may exceed the limit is written before the events are, because then it can still be refused. What is
+      // shown of records beside their fields is bounded by their number.
       var early: [UInt8]?
-      if plan.shownBytes > limits.answerBytesMax / 6 {
+      if shown > limits.answerBytesMax {
         let answer = try answer(prepared, plan, message, form, token: nil)
         guard answer.count <= limits.answerBytesMax else {
           throw ServerRefusal(

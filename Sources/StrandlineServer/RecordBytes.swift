@@ -240,6 +240,12 @@ struct AnswerForm: Sendable {
     self.own = own
   }
 
+  /// The most bytes that JSON makes of so many bytes of events: a reference takes three of them, and in JSON the zone's ID too.
+  func jsonBytesMax(of bytes: Int) -> Int {
+    let (product, isTooMuch) = bytes.multipliedReportingOverflow(by: max(16, (zoneID.count + 64) / 3 + 1))
+    return isTooMuch ? .max : product
+  }
+
   /// Writes a record from its event's bytes.
   func write(
     _ record: RecordBytes, desired: DesiredFields, numbersAsStrings: Bool, to json: inout JSONWriter

@@ -95,6 +95,8 @@ struct HTTPConnection {
       while !table.isStopped, !connection.waitUntilPeerCloses(timeoutMilliseconds: 500) {}
       return false
     case .stream(let headers, let body):
+      // Who waits for news may be cut for a new connection, as a silent one is.
+      table.endAnswer(id)
       stream(HTTPResponse(status: 200, headers: headers), body)
       return false
     }
