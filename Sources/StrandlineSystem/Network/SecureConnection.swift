@@ -72,7 +72,11 @@
           }
           switch state.end {
           case .polite: return []
-          case .cut: throw .cut
+          case .cut:
+            // What came before the end may lie in the session still.
+            state.arrived = try decrypt(&state, max: max)
+            if state.arrived.isEmpty, case .cut? = state.end { throw .cut }
+            continue
           case nil: break
           }
           state.arrived = try decrypt(&state, max: max)
