@@ -48,11 +48,16 @@ public final class AccountStores: Sendable {
   ///
   /// - Parameters:
   ///   - path: the folder. It holds nothing else.
-  ///   - types: as for `RecordStore.open`, like all that is not named here.
+  ///   - types: as for `RecordStore.open`.
   ///   - syncing: the cloud of all users. On the web the session of the signed-in user is kept in this folder.
   ///   - rules: what becomes of stores at a sign-out, and of what was written before anybody was known.
-  /// - Throws: `StrandlineError`: `.storeHeld` while the accounts are open elsewhere, `.notAStore` if the folder holds other files, `.damaged` and `.fromTheFuture` of the list of accounts,
-  ///   and what `RecordStore.open` throws.
+  ///   - durability: as for `RecordStore.open`.
+  ///   - options: as for `RecordStore.open`; every store of the folder has them.
+  ///   - environment: as for `RecordStore.open`.
+  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
+  ///   - line: the caller's line; leave it out.
+  /// - Throws: `StrandlineError`: `.storeHeld` while the accounts are open elsewhere, `.notAStore` if the folder holds other
+  ///   files, `.damaged` and `.fromTheFuture` of the list of accounts, and what `RecordStore.open` throws.
   /// - Complexity: O(accounts), and as `RecordStore.open` for one store.
   public static func open(
     at path: String, types: [any SyncRecord.Type] = [], syncing: SyncConfiguration,
