@@ -146,7 +146,7 @@ package struct OrderedMutex<Value: ~Copyable>: ~Copyable, Sendable {
   /// Runs `body` while no other thread runs one.
   ///
   /// - Precondition: the thread holds no lock of this place or a later one; checked in a debug build.
-  @inlinable
+  @inlinable @inline(__always)
   package borrowing func withLock<Result: ~Copyable, Failure: Error>(
     _ body: (inout sending Value) throws(Failure) -> sending Result
   ) throws(Failure) -> sending Result {
