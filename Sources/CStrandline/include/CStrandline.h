@@ -17,6 +17,12 @@ uint32_t strandline_crc32c_behind(uint32_t first, uint32_t second, const void *b
 /// The same checksum, always by table, so that a test can compare the two implementations.
 uint32_t strandline_crc32c_table(uint32_t crc, const void *bytes, size_t count);
 
+/// Takes `blocks` blocks of 64 bytes into the state of a SHA-256. Uses the CPU's instructions if it has them.
+void strandline_sha256(uint32_t state[8], const void *bytes, size_t blocks);
+
+/// The same without those instructions, so that a test can compare the two implementations.
+void strandline_sha256_arithmetic(uint32_t state[8], const void *bytes, size_t blocks);
+
 /// Reserves disk space for bytes `offset ..< offset + length` and sets the file's size to at least
 /// `offset + length`. Returns 0 or an errno; ENOTSUP or EOPNOTSUPP if the file system cannot reserve space.
 int strandline_preallocate(int descriptor, int64_t offset, int64_t length);
