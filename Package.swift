@@ -133,6 +133,10 @@ let package = Package(
       ],
       swiftSettings: strict),
     .testTarget(
+      name: "StrandlineContentTests",
+      dependencies: ["Strandline", "StrandlineLog", "StrandlineSystem", "StrandlineSimulation", "StrandlineTesting"],
+      swiftSettings: strict),
+    .testTarget(
       name: "StrandlineQueryTests",
       dependencies: [
         "Strandline", "StrandlineLog", "StrandlineSystem", "StrandlineSimulation", "StrandlineTesting",

@@ -25,7 +25,8 @@ ROWS = {
     "state": "lsn:varint recordCount:varint living:zoneCount* deletionCount:varint newest:lsnSet"
     " since:lsnSet attempted:lsnSet bounds:[2]* zones:knownZone* databaseTokens:[25]*"
     " tenures:tenure* held:[13]* sets:[27]* unread:[13]* openBlocks:[12]* paces:[22]* listed:listing*"
-    " inboxes:[31]* inboxRefusals:varint* latest:u64 isParked:flag considered:varint",
+    " inboxes:[31]* inboxRefusals:varint* latest:u64 isParked:flag considered:varint contents:content*",
+    "content": "hash:raw32 size:varint versions:varint*",
     "zoneCount": "zone:zone count:varint types:typeCount*",
     "typeCount": "type:text count:varint",
     "knownZone": "zone:zone wasSeen:flag isDirty:flag listedLoss:1-8? lostReason:1-8? lostWords:text token:text? tokenLSN:varint"
@@ -69,8 +70,8 @@ class Rows(Events):
             return self.fields(STORE[int(how[1:-1])].split(" ", 1)[1])
         if how in ROWS:
             return self.fields(ROWS[how])
-        if how == "raw16":
-            return self.raw(16).hex()
+        if how in ("raw16", "raw32"):
+            return self.raw(int(how[3:])).hex()
         return getattr(self, how)()
 
     def fields(self, spec):

@@ -26,7 +26,8 @@ struct SHA256Tests {
       (String(repeating: "a", count: 1_000_000), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"),
     ] { #expect(hex(SHA256Digest.of(Array(text.utf8))) == hash, "\(text.prefix(40))") }
     #expect(
-      hex(SHA256Digest.of([0xd3])) == "28969cdfa74a12c82f3bad960b0b000aca2ac329deea5c2328ebc6f2ba9802c1", "CAVP, 8 bits")
+      hex(SHA256Digest.of([0xd3])) == "28969cdfa74a12c82f3bad960b0b000aca2ac329deea5c2328ebc6f2ba9802c1", "CAVP, 8 bits"
+    )
   }
 
   @Test func `SHA-256 of pieces is that of the whole, and goes on after an answer`() {

@@ -55,6 +55,19 @@ func rename(_ id: String, to title: String, in store: RecordStore) async throws 
   }
 }
 
+struct Picture: SyncRecord {
+  var id = RecordName.random()
+  var title: String
+  var photo: Asset?
+}
+
+func addPicture(_ title: String, from path: String, to store: RecordStore) async throws -> Picture {
+  let photo = try await store.stage(contentsOf: path)
+  let picture = Picture(title: title, photo: photo.asset)
+  try await store.write { try $0.save(picture) }
+  return picture
+}
+
 struct Draft: SyncRecord, Equatable {
   var id = RecordName.random()
   var version = RecordVersion()  // filled by each read
@@ -633,6 +646,15 @@ struct `The examples of the documentation` {
   @Test func `keep two notes on a real disk`() async throws {
     let folder = try TemporaryFolder()
     #expect(try await keepTwoNotes(at: folder("notes")) == ["New moon on Friday", "Low tide at six"])
+  }
+
+  @Test func `add a picture with its photo`() async throws {
+    let folder = try TemporaryFolder()
+    let store = try await RecordStore.open(at: folder("pictures"))
+    try Data(repeating: 7, count: 12_000).write(to: URL(filePath: folder("pier.jpg")))
+    let picture = try await addPicture("The pier", from: folder("pier.jpg"), to: store)
+    #expect(try store.fetch(Picture.self, id: picture.id)?.photo?.size == 12_000)
+    try await store.close()
   }
 
   @Test func `sleep while an extension writes, and wake`() async throws {

@@ -151,6 +151,15 @@ private struct PublicCall: Sendable {
     PublicCall("RecordStore.suspend()", damaged: nil) { try await $0.store.suspend() },
     PublicCall("RecordStore.resume()", damaged: nil) { try await $0.store.resume() },
     PublicCall("RecordStore.backup(to:)") { try await $0.store.backup(to: "/copy-\(UUID())") },
+    PublicCall("RecordStore.stage(contentsOf:)", damaged: nil) {
+      _ = try await $0.store.stage(contentsOf: "/store/MANIFEST")
+    },
+    PublicCall("RecordStore.stage(_:)", damaged: nil) { _ = try await $0.store.stage([1, 2, 3]) },
+    PublicCall("RecordStore.stage<>(pieces:)", damaged: nil) { scene in
+      let (pieces, continuation) = AsyncStream<[UInt8]>.makeStream()
+      continuation.finish()
+      _ = try await scene.store.stage(pieces: pieces)
+    },
     PublicCall("RecordStore.backup(at:to:environment:)", closed: nil) {
       try await RecordStore.backup(at: "/store", to: "/copy-\(UUID())", environment: $0.device.environment)
     },

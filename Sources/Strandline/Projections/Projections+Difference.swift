@@ -83,7 +83,7 @@ extension Projections {
     if deletions.count != folded.deletions.count {
       return "\(deletions.count) deleted names are counted, and there are \(folded.deletions.count)"
     }
-    return nil
+    return contents.missing(of: folded.contents)
   }
 
   /// The deleted names in the order of their keys.

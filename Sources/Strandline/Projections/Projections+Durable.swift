@@ -171,6 +171,7 @@ extension Projections {
     case .attempted(let mutation): outbox.unattempt([mutation])
     case .unattempted(let mutations): outbox.reattempt(mutations)
     case .sync(let change): _ = sync.assign(change)
+    case .contents(let hashes): for hash in hashes { contents.remove(hash, at: undo.lsn) }
     }
   }
 }

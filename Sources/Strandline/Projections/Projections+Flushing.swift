@@ -74,6 +74,7 @@ extension Projections {
     trim(upTo: appliedLSN)
     let latest = sync.latest
     (runs, records, deletions, outbox, sync) = (made.runs, made.records, made.deletions, made.outbox, made.sync)
+    contents = made.contents
     sync.learn(latest)
     return true
   }
@@ -103,8 +104,7 @@ extension Projections {
       },
       inboxes: sync.inbox.positions.map { InboxRead(inbox: $0.key, position: $0.value) }
         .sorted { $0.inbox.lexicographicallyPrecedes($1.inbox) }, inboxRefusals: sync.inbox.refusals.sorted(),
-      latest: sync.latest, isParked: sync.isParked,
-      considered: consideredLSN)
+      latest: sync.latest, isParked: sync.isParked, considered: consideredLSN, contents: contents.stored)
   }
 
   /// The projections that runs hold.
@@ -117,6 +117,7 @@ extension Projections {
     deletions = ChangedTable(stored: Int(state.deletionCount))
     outbox = Outbox(state)
     sync = SyncState(state)
+    contents = ContentTable(state.contents)
     consideredLSN = min(state.considered, state.lsn)
   }
 }

@@ -14,6 +14,8 @@ package struct Projections: Sendable {
   package internal(set) var deletions = ChangedTable<DeletionEntry>()
   package internal(set) var outbox = Outbox()
   package internal(set) var sync = SyncState()
+  /// The contents of files that events name.
+  package internal(set) var contents = ContentTable()
   /// The newest event that was applied.
   package internal(set) var appliedLSN: LSN = .zero
   /// What memory does not have; nil: memory has everything.
@@ -81,13 +83,18 @@ package struct Projections: Sendable {
     case .saved(let saved):
       let known = if let known { known } else { try look(saved.id) }
       applySaved(saved.id, type: saved.type, time: saved.time, known: known, at: lsn)
+      name(saved.content.namedContents, at: lsn)
     case .deleted(let deleted): try apply(deleted, at: lsn)
     case .sent(let sent):
       for mutation in sent.lsns where outbox.attempt(mutation) { keep(.attempted(mutation), lsn) }
     case .refused(let refused): try apply(refused, at: lsn)
     case .settled(let settled): try apply(settled, at: lsn)
-    case .merged(let merged): try apply(merged, at: lsn)
-    case .fetchedSave(let fetched): try apply(fetched, at: lsn)
+    case .merged(let merged):
+      try apply(merged, at: lsn)
+      name(merged.content.namedContents, at: lsn)
+    case .fetchedSave(let fetched):
+      try apply(fetched, at: lsn)
+      name(fetched.content.namedContents, at: lsn)
     case .fetchedDelete(let fetched): try apply(fetched, at: lsn)
     case .blocked(let blocked): apply(blocked, at: lsn)
     case .held(let held):
@@ -141,13 +148,17 @@ package struct Projections: Sendable {
 
   /// Applies the next event, a `saved`: it needs no more of it than this.
   ///
-  /// - Parameter known: what is known of the record.
+  /// - Parameters:
+  ///   - known: what is known of the record.
+  ///   - contents: what it names of files.
   package mutating func applySaved(
-    _ id: RecordID, type: String, time: HybridTime, known: KnownRecord, at lsn: LSN, isDurable: Bool
+    _ id: RecordID, type: String, time: HybridTime, known: KnownRecord, contents: [NamedContent], at lsn: LSN,
+    isDurable: Bool
   ) {
     precondition(lsn > appliedLSN, "event \(lsn) after event \(appliedLSN)")
     keepsUndo = !isDurable
     applySaved(id, type: type, time: time, known: known, at: lsn)
+    name(contents, at: lsn)
     appliedLSN = lsn
   }
 
@@ -378,6 +389,12 @@ package struct Projections: Sendable {
     var zone = sync.zones[id] ?? ZoneState()
     body(&zone)
     change(.zone(id, zone), at: lsn)
+  }
+
+  private mutating func name(_ named: [NamedContent], at lsn: LSN) {
+    if named.isEmpty { return }
+    for content in named { contents.add(content, at: lsn) }
+    keep(.contents(named.map(\.hash)), lsn)
   }
 
   private mutating func change(_ change: SyncState.Change, at lsn: LSN) { keep(.sync(sync.assign(change)), lsn) }

@@ -17,6 +17,8 @@ struct UndoLog: Sendable {
     case attempted(LSN)
     case unattempted([LSN])
     indirect case sync(SyncState.Change)
+    /// The event names contents.
+    case contents([ContentHash])
 
     /// What there was of a record, and what is since; nil if this is of no record's entry.
     var ofRecord: (id: RecordID, before: RecordEntry?, deletion: DeletionEntry?, after: AfterChange?)? {

@@ -27,6 +27,9 @@ package final class CompactionUpkeep: Sendable {
   /// Why the last compaction in the background failed; nil if it did not.
   var failure: StrandlineError? { state.withLock { $0.failure } }
 
+  /// Runs `work` in the background, behind what runs there.
+  func enqueue(_ work: @escaping @Sendable () -> Void) { queue.async(execute: work) }
+
   /// Runs `work` in the background, unless it runs already, or was considered a moment ago.
   ///
   /// - Parameters:

@@ -15,6 +15,8 @@ public struct StoreBackup: Hashable, Sendable {
   public var bytes: UInt64
   /// Segment files.
   public var segments: Int
+  /// Bytes of the contents of assets.
+  public var contentBytes: UInt64
 }
 
 extension RecordStore {
@@ -24,7 +26,7 @@ extension RecordStore {
   /// The copy is a store of its own. It can be opened beside the original, on this device or another one, and both can sync
   /// with the same account: its first writer takes a new writer name, and takes nothing that was unsent for unknown to the
   /// server. When this returns, the copy is on the medium; if it throws, or the process ends, nothing stands at `newPath`.
-  /// Declared indexes are declared in the copy too; its first writer builds them. Files beside the events, such as a
+  /// The contents of assets are copied too. Declared indexes are declared in the copy; its first writer builds them. Files beside the events, such as a
   /// sign-in, are not copied.
   ///
   /// Works on a suspended store, and on one that was opened for reading only; then it holds at least what the writing
@@ -36,7 +38,7 @@ extension RecordStore {
   /// - Throws: `StrandlineError`: `.notAStore` if `newPath` is not free, `.diskFull`, `.damaged` (the original is: what
   ///   cannot be trusted is not copied), `.outdated` if the store is compacted faster than it can be copied, `.io`,
   ///   `.closed`; `CancellationError` if the task is cancelled.
-  /// - Complexity: O(bytes of the log).
+  /// - Complexity: O(bytes of the log and of the contents).
   @discardableResult
   public func backup(to newPath: String) async throws -> StoreBackup {
     try await Self.onOwnThread { flag in
@@ -75,7 +77,9 @@ extension RecordStore {
     }
     return try CallSite.unnamed.run("backing the store at '\(path)' up to '\(newPath)'") {
       do {
-        return try Self.backup(of: source.folder, to: newPath, environment, progress)
+        return try contents.withoutRemoval {
+          try Self.backup(of: source.folder, to: newPath, environment, progress)
+        }
       } catch {
         // A folder that was removed has no files: why says more.
         if case .writer(let log) = source, case .open = log.state { try log.checkPlace() }
@@ -98,13 +102,29 @@ extension RecordStore {
     of folder: any Folder, to newPath: String, _ environment: SystemEnvironment,
     _ progress: (LogBackupProgress) throws -> Void
   ) throws -> StoreBackup {
+    var contentBytes: UInt64 = 0
+    // Before the log is read and after it: what its events name was there before, or has come since. A content is removed only when
+    // they do not name it any more.
+    func copyContents(_ source: any Folder, _ copy: any Folder) throws {
+      let (bytes, leftOut) = try ContentFolder(source).copy(to: ContentFolder(copy)) { copied in
+        try progress(LogBackupProgress(bytesCopied: contentBytes + copied, bytesTotal: contentBytes + copied))
+      }
+      contentBytes += bytes
+      guard let damaged = try leftOut.first(where: { try ContentFolder(source).size(of: $0) != nil }) else { return }
+      throw StrandlineError(
+        .damaged,
+        "a content of the store is not the one that its name says, so it was not copied; 'strandline verify' names all of them",
+        file: ContentFolder(source).path(of: damaged))
+    }
     let report = try LogBackup.make(
       of: folder, at: newPath, role: .store, environment: environment,
-      ownerBytes: { lsn, _ in CopyMark(lsn: LSN(lsn)).bytes }, progress: progress
+      ownerBytes: { lsn, _ in CopyMark(lsn: LSN(lsn)).bytes }, progress: progress, prepare: copyContents
     ) { source, copy in
+      try copyContents(source, copy)
       try IndexFiles(source, environment, cache: BlockCache(bytesMax: 0)).copyDefinitions(to: copy)
     }
-    return StoreBackup(lsn: LSN(report.lastLSN), bytes: report.bytes, segments: report.segments)
+    return StoreBackup(
+      lsn: LSN(report.lastLSN), bytes: report.bytes, segments: report.segments, contentBytes: contentBytes)
   }
 
   /// Copying blocks its thread, so it does not run on the cooperative pool; a task that is cancelled sets the flag.

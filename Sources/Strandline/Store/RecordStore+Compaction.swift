@@ -152,6 +152,8 @@ extension RecordStore {
       result = try compact(log, upTo: limit, index, proof, worthIf: ratio, step)
       if let damage { throw damage }
     }
+    // Under the writer's lock, so not while all runs may have to wait for this: a closure of `write` may have asked for them.
+    if result != nil { clearUpContents() }
     return result
   }
 
@@ -161,6 +163,7 @@ extension RecordStore {
   ) throws -> StoreCompaction? {
     var survivors: Survivors?
     var recordsKeptWhole = 0
+    var stays: (lsns: LSNSet, limit: LSN) = (LSNSet(), .zero)
     let report = try log.compact(
       upTo: limit,
       prepare: { finished in
@@ -171,6 +174,7 @@ extension RecordStore {
           // deleted. So the index is beyond it before anything is left out; and has what was just learned.
           try index.flush(always: true)
           survivors = Survivors(of: plan)
+          stays = (plan.names.whole, LSN(finished.lastLSN))
           recordsKeptWhole = plan.recordsKeptWhole
         }
         return survivors != nil
@@ -180,6 +184,7 @@ extension RecordStore {
       return try survivors?.of(transaction) ?? transaction.map(LogSurvivor.init)
     }
     if survivors == nil, ratio != nil { return nil }
+    try forgetContents(upTo: stays.limit) { stays.lsns.contains($0) }
     return StoreCompaction(
       bytesBefore: report.bytesBefore, bytesAfter: report.bytesAfter, eventsBefore: report.eventsRead,
       eventsAfter: report.eventsKept, segmentsBefore: report.segmentsRead,

@@ -207,6 +207,7 @@ extension RecordStore {
         publish()
         settledWaiters.resumeSettled(in: self)
         considerCompaction()
+        clearUpContentsOfOpen()
         driver.withLock { $0 }?.resume()
         return true
       }

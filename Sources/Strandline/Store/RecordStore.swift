@@ -39,6 +39,8 @@ public final class RecordStore: Sendable {
   package let ruledLosses: Mutex<Set<ZoneLoss>> = Mutex([])
   package let observers = Observers()
   package let registeredProjections = RegisteredProjections()
+  /// Who holds the contents of files.
+  let contents: StoreContents
   /// Who needs events that a compaction would remove. They outlast a suspension, and the log that they are known to.
   package let consumers: LogConsumers
   /// Set when a close begins: from then on every public call that throws throws `.closed`.
@@ -61,6 +63,7 @@ public final class RecordStore: Sendable {
     self.compaction = compaction.map { CompactionUpkeep($0, environment.clock) }
     place = Mutex(source)
     self.environment = environment
+    contents = StoreContents(environment)
     self.projections = SharedProjections(projections)
     indexPlace = Mutex(index(self.projections))
     self.core = WriterLock(StoreCore(projections: self.projections, source: source, environment: environment))
@@ -155,6 +158,7 @@ public final class RecordStore: Sendable {
       }
       store.index?.opened(declaring: options.indexes, adding: options.schema.childIndexes)
       store.considerCompaction()
+      store.clearUpContentsOfOpen()
       return store
     }
   }
@@ -343,6 +347,13 @@ public struct StoreOptions: Sendable {
   public var history: HistoryRetention {
     get { compaction.history }
     set { compaction.history = newValue }
+  }
+
+  /// The most bytes that the content of an asset may have; 50,000,000 by default, which is what CloudKit's web services take. Above it
+  /// ``RecordStore/stage(contentsOf:fileID:line:)`` throws `.tooLarge`.
+  public var assetBytesMax: Int64 {
+    get { declared.assetBytesMax }
+    set { declared.assetBytesMax = newValue }
   }
 
   /// When the log is compacted.

@@ -238,10 +238,10 @@ package struct StoreCore: ~Copyable, Sendable {
       beginBody()
       _ = life.encode(into: &body)
     }
-    let (id, type, time) = (life.id, life.type, life.time)
+    let (id, type, time, contents) = (life.id, life.type, life.time, life.namedContents)
     let lsn = projections.withLock { state in
       let lsn = state.appliedLSN.advanced(by: 1)
-      state.applySaved(id, type: type, time: time, known: known, at: lsn, isDurable: false)
+      state.applySaved(id, type: type, time: time, known: known, contents: contents, at: lsn, isDurable: false)
       return lsn
     }
     addBody(at: lsn)

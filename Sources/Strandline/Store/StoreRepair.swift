@@ -29,6 +29,10 @@ package struct StoreRepair: Sendable {
     package var isBound = false
     /// The declared indexes, which the new store declares too; or why they are lost.
     package var indexes: Result<[RecordIndex], StrandlineError> = .success([])
+    /// Contents of assets that the kept events name, which the new store gets as far as they are whole.
+    package var contents = 0
+    /// Those that are not there, or are damaged, with what is wrong.
+    package var contentFindings: [ContentCheck.Finding] = []
     /// What must have been settled in a hole.
     var settlements: [Settled] = []
 
@@ -63,8 +67,11 @@ package struct StoreRepair: Sendable {
       let files = IndexFiles(
         salvage.folder, environment.system, storeUUID: salvage.storeUUID, cache: BlockCache(bytesMax: 0))
       let declared = try files.loadDefinitions()
+      let contents = reading.contents
       var plan = try reading.plan(report)
       plan.indexes = declared.damage.map { .failure($0) } ?? .success(declared.definitions.indexes.map(\.index))
+      let check = try ContentCheck(of: contents, in: salvage.folder)
+      (plan.contents, plan.contentFindings) = (check.count, check.findings)
       self.plan = plan
     } catch { throw StrandlineError.translating(error, "reading the damaged store at '\(path)'") }
   }
@@ -109,6 +116,9 @@ package struct StoreRepair: Sendable {
             .filter { !hasHoles || !$0.event.isDatabaseToken }.map { LogSurvivor($0.found) }
         },
         finish: { place in
+          let folder = try environment.system.fileSystem.folder(place)
+          // Those that no kept event names, the open removes.
+          _ = try ContentFolder(salvage.folder).copy(to: ContentFolder(folder))
           let store = try RecordStore.openBlocking(
             at: place, options: StoreOptions(log: options), environment: environment, createIfAbsent: false)
           let outcome = Result { try begin(store) }
@@ -160,6 +170,8 @@ private struct RepairReading {
   typealias Read = (found: LogEvent, event: Event)
 
   private var projections = Projections()
+  /// What the kept events name.
+  var contents: ContentTable { projections.contents }
   private var kept: UInt64 = 0
   private var leftBehind: UInt64 = 0
   private var unreadable: UInt64 = 0

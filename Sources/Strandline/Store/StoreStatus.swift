@@ -121,6 +121,24 @@ package struct StoreStatus: Hashable, Sendable {
     /// until then what it holds stays there.
     package var failure: String?
   }
+  /// The contents of assets.
+  package struct Contents: Hashable, Sendable {
+    /// Those that events name.
+    package var count: Int
+    /// Their bytes.
+    package var bytes: Int64
+    /// Those that were staged and that no event names yet.
+    package var staged: Int
+    /// Why they could not be cleared up at the last try; nil if nothing is wrong. The next open and the next compaction try again.
+    package var failure: String?
+
+    package init(count: Int, bytes: Int64, staged: Int, failure: String? = nil) {
+      self.count = count
+      self.bytes = bytes
+      self.staged = staged
+      self.failure = failure
+    }
+  }
   /// The newest durable event.
   package var durableLSN: LSN
   /// The newest event up to which nothing is pending.
@@ -170,6 +188,8 @@ package struct StoreStatus: Hashable, Sendable {
   /// The size of the log's segments in bytes, as far as they are written, without reserved space and the index. A compaction has to read
   /// all of it to know how much it can free.
   package var logBytes: UInt64
+  /// The contents of assets.
+  package var contents: Contents
 }
 
 extension RecordStore {
@@ -207,7 +227,7 @@ extension RecordStore {
         sync: state.sync(asOf: durable), living: state.living(asOf: durable), deleted: state.deletions.count,
         owed: state.owed(asOf: durable),
         views: Array(state.views.values), changesKept: state.undoCount,
-        unindexed: state.unstoredCount
+        unindexed: state.unstoredCount, contents: state.contents
       )
     }
     let (sync, living) = (known.sync, known.living)
@@ -251,7 +271,10 @@ extension RecordStore {
           file: found.file, offset: found.offset, lsns: found.lsns.map { LSN($0.lowerBound)...LSN($0.upperBound) },
           message: found.message)
       },
-      account: SyncedAccount(bounds), inbox: try inboxStatus(sync), logBytes: source.segmentBytes)
+      account: SyncedAccount(bounds), inbox: try inboxStatus(sync), logBytes: source.segmentBytes,
+      contents: StoreStatus.Contents(
+        count: known.contents.count, bytes: known.contents.byteCount,
+        staged: try stagedContents { known.contents.contains($0) }, failure: contents.failure.withLock { $0 }))
   }
 
   /// When a mutation was made; nil if compaction has removed it.

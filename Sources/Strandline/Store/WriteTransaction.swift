@@ -336,7 +336,10 @@ public struct WriteTransaction: ~Copyable {
       fields.removeAll { $0.name == declared.field }
       fields.append(NewField(name: declared.field, value: raised))
     }
-    for field in fields { try Self.check(field.name, field.value, in: id, checksNames: checksNames) }
+    for field in fields {
+      try Self.check(field.name, field.value, in: id, checksNames: checksNames)
+      try checkContents(of: field.value, in: field.name, of: id)
+    }
     try checkParents(of: id, type, nil) { name in fields.first { $0.name == name }.flatMap { $0.value } }
     let count = fields.count
     let seen = try known.entry.flatMap { try core.base(of: id, $0) }?.version.stamp.seen ?? [:]
@@ -393,6 +396,7 @@ public struct WriteTransaction: ~Copyable {
     var dirty = entry?.pending == nil ? [:] : current.dirty
     for name in changed {
       try Self.check(name, desired[name], in: id, checksNames: checksNames)
+      try checkContents(of: desired[name], in: name, of: id)
       version.fields[name] = desired[name]
       let time = core.inboxTime(time, after: version.stamp.fields[name])
       version.stamp.fields[name] = FieldStamp(time: time, writer: core.writer)

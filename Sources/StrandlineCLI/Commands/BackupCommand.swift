@@ -65,6 +65,7 @@ extension StoreBackup {
     .object([
       "into": .string(target), "lastLSN": .integer(Int64(clamping: lsn.rawValue)),
       "bytes": .integer(Int64(clamping: bytes)), "segments": .integer(Int64(segments)),
+      "contentBytes": .integer(Int64(clamping: contentBytes)),
     ])
   }
 }

@@ -138,6 +138,13 @@ struct RepairScreen {
         ("indexes", "\(indexes.count), which the new store declares, and builds when it is opened for writing"))
     case .failure(let error): rows.append(("indexes", printable(error.message)))
     }
+    if plan.contents > 0 {
+      let lost = plan.contentFindings.isEmpty ? "" : ", of which \(plan.contentFindings.count) cannot be copied"
+      rows.append(("contents", "\(Words.plural(plan.contents, "content")) of assets\(lost)"))
+    }
+    for finding in plan.contentFindings {
+      rows.append(("content", "\(printable(finding.file)): \(printable(finding.words))"))
+    }
     if plan.hasHoles, !plan.isBound {
       rows.append(
         ("account", "unknown: if it was synced, the next sync binds it to the account that it signs in with"))
@@ -187,6 +194,8 @@ struct RepairScreen {
       "isOpenEnded": .bool(salvage.isOpenEnded),
       "lastLSN": .integer(Int64(clamping: salvage.lastLSN)),
       "bytesDamaged": .integer(Int64(clamping: salvage.bytesDamaged)),
+      "contents": .integer(Int64(plan.contents)),
+      "contentsLost": .array(plan.contentFindings.map { .string($0.file) }),
       "zonesReset": .array(plan.zonesReset.map { .string($0.description) }),
       "records": .integer(Int64(plan.records)),
       "unsettled": .integer(Int64(plan.unsettled)),

@@ -40,6 +40,11 @@ extension Command {
       ("log", Words.bytes(status.logBytes)),
       ("account", account(status)),
     ]
+    if status.contents.count + status.contents.staged > 0 {
+      let staged = status.contents.staged > 0 ? ", and \(status.contents.staged) staged" : ""
+      let bytes = Words.bytes(UInt64(max(0, status.contents.bytes)))
+      rows.append(("contents", "\(status.contents.count) of assets, \(bytes)\(staged)"))
+    }
     if status.openBlocks > 0 { rows.append(("blocked", Words.plural(status.openBlocks, "record") + " to look up")) }
     if let wait = status.waitMilliseconds {
       rows.append(("waiting", "\(Words.duration(milliseconds: wait)): \(printable(status.waitReason ?? ""))"))
@@ -118,6 +123,10 @@ extension StoreStatus {
       "durableLSN": .integer(Int64(clamping: durableLSN.rawValue)),
       "checkpoint": .integer(Int64(clamping: checkpoint.rawValue)),
       "logBytes": .integer(Int64(clamping: logBytes)),
+      "contents": .object([
+        "count": .integer(Int64(contents.count)), "bytes": .integer(contents.bytes),
+        "staged": .integer(Int64(contents.staged)),
+      ]),
       "openBlocks": .integer(Int64(openBlocks)),
       "waitMilliseconds": optional(waitMilliseconds),
       "waitReason": waitReason.map { .string($0) } ?? .null,

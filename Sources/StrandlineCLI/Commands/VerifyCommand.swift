@@ -56,6 +56,8 @@ struct Verification {
   private(set) var defects: [Defect] = []
   /// Where the sorted tables disagree with the log; nil if they do not.
   private(set) var tables: String?
+  /// What is wrong with the contents of assets; nil of a journal and of a log whose events cannot be read.
+  private(set) var contents: ContentCheck?
   private(set) var role: LogRole?
   /// That of the store's inbox; empty if it has none.
   private(set) var inbox: [Verification] = []
@@ -90,7 +92,9 @@ struct Verification {
 
   // Without its inbox.
 
-  private var isDamagedItself: Bool { report.isDamaged || !defects.isEmpty }
+  private var isDamagedItself: Bool {
+    report.isDamaged || !defects.isEmpty || contents?.findings.isEmpty == false
+  }
   private var codeOfItself: ExitCode {
     isDamagedItself ? .dataDamaged : report.isSound && tables == nil ? .done : .recoverable
   }
@@ -149,6 +153,7 @@ struct Verification {
       found.append(Defect(lsn: reader.lastLSN, words: "the events contradict each other: \(broken)"))
     }
     defects = found
+    if reader.role == .store, found.isEmpty { contents = try ContentCheck(of: projections.contents, in: reader.folder) }
   }
 
   // MARK: Screens
@@ -170,6 +175,16 @@ struct Verification {
         try console.write(line.canonicalBytes + [UInt8(ascii: "\n")])
       } else {
         try console.print("event \(defect.lsn)  damage  \(printable(defect.words))")
+      }
+    }
+    for finding in contents?.findings ?? [] {
+      if json {
+        let line = JSONValue.object([
+          "finding": .string("content"), "file": .string(finding.file), "message": .string(finding.words),
+        ])
+        try console.write(line.canonicalBytes + [UInt8(ascii: "\n")])
+      } else {
+        try console.print("\(printable(finding.file))  content  \(printable(finding.words))")
       }
     }
     if let tables {
@@ -201,17 +216,27 @@ struct Verification {
           + "\(ShellWord.quote(path)) rebuild'"
       case .recoverable:
         "torn tail: the next open sets it aside; it holds no event that the log shows to be acknowledged"
-      default: "damaged: " + Words.plural(report.findings.count + defects.count, "finding")
+      default:
+        "damaged: " + Words.plural(report.findings.count + defects.count + (contents?.findings.count ?? 0), "finding")
       }
     return "\(words); \(Words.plural(report.segments, "segment")), \(Words.plural(report.frames, "frame")), "
       + "\(Words.plural(report.events, "event")), \(Words.bytes(report.bytes)), "
-      + Words.seconds(nanoseconds: report.nanoseconds)
+      + Words.seconds(nanoseconds: report.nanoseconds) + contentWords
       + (report.isControlTorn ? "; one of the two slots of CONTROL does not verify, the other one does" : "")
       + (report.isHeldByWriter ? "; another process is writing, so the end of the log was not checked" : "")
   }
 
+  private var contentWords: String {
+    guard let contents, contents.count > 0 || contents.unnamed > 0 else { return "" }
+    let unnamed = contents.unnamed > 0 ? ", and \(contents.unnamed) that no event names" : ""
+    let bytes = Words.bytes(UInt64(max(0, contents.bytes)))
+    return "; \(Words.plural(contents.count, "content")) of assets, \(bytes)\(unnamed)"
+  }
+
   private var summaryJSON: JSONValue {
     .object([
+      "contents": .integer(Int64(contents?.count ?? 0)), "contentBytes": .integer(contents?.bytes ?? 0),
+      "contentsUnnamed": .integer(Int64(contents?.unnamed ?? 0)),
       "result": .string(verdict), "role": role.map { .string("\($0)") } ?? .null,
       "segments": .integer(Int64(report.segments)), "frames": .integer(Int64(clamping: report.frames)),
       "events": .integer(Int64(clamping: report.events)), "bytes": .integer(Int64(clamping: report.bytes)),

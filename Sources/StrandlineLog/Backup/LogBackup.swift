@@ -26,6 +26,11 @@ package struct LogBackupProgress: Hashable, Sendable {
   package var bytesCopied: UInt64
   /// As far as it is known: a writer goes on meanwhile.
   package var bytesTotal: UInt64
+
+  package init(bytesCopied: UInt64, bytesTotal: UInt64) {
+    self.bytesCopied = bytesCopied
+    self.bytesTotal = bytesTotal
+  }
 }
 
 /// Makes backups of logs.
@@ -55,9 +60,12 @@ package enum LogBackup {
   }
 
   /// The same of a folder that is open.
+  ///
+  /// - Parameter prepare: called with the folder of the copy before the log is copied.
   package static func make(
     of folder: any Folder, at newPath: String, role: LogRole, environment: SystemEnvironment, roundsMax: Int = 64,
     ownerBytes: (UInt64, [UInt8]) -> [UInt8], progress: (LogBackupProgress) throws -> Void = { _ in },
+    prepare: (_ source: any Folder, _ copy: any Folder) throws -> Void = { _, _ in },
     complete: (_ source: any Folder, _ copy: any Folder) throws -> Void = { _, _ in }
   ) throws -> LogBackupReport {
     let fileSystem = environment.fileSystem
@@ -78,6 +86,7 @@ package enum LogBackup {
       let place = StoreDirectory(place: building.place, folder: building.folder)
       // Held until the copy is complete: another process that clears up beside the place leaves it alone.
       defer { building.lock.unlock() }
+      try prepare(source.folder, place.folder)
       var copy = LogCopy(source: source, place: place, role: role, roundsMax: roundsMax)
       report = try copy.make(ownerBytes, progress)
       try complete(source.folder, place.folder)

@@ -253,7 +253,7 @@ struct StoreDirectory: Sendable {
   static func isOwn(_ name: String) -> Bool {
     [
       LogFormat.lockName, LogFormat.manifestName, LogFormat.controlName, LogFormat.ballastName,
-      LogFormat.quarantineName, LogFormat.ownerFolderName,
+      LogFormat.quarantineName, LogFormat.ownerFolderName, LogFormat.contentFolderName,
     ].contains(name) || isTemporary(name) || SegmentName.segmentID(of: name) != nil
   }
 

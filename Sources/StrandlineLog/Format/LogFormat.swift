@@ -22,6 +22,8 @@ package enum LogFormat {
   package static let quarantineName = "quarantine"
   /// What the log's owner keeps beside it. The log neither reads nor writes it, and removes it with an unfinished store.
   package static let ownerFolderName = "runs"
+  /// The folder of the contents of files that a store's events name.
+  package static let contentFolderName = "assets"
   /// A file that is not yet what it will be: ignored by readers, removed by the next writer.
   package static let temporarySuffix = ".tmp"
   /// A store that is not yet there: `<store>.init-<16 hex digits>`.

@@ -89,6 +89,13 @@ package struct NewLife: ~Copyable {
     }
   }
 
+  /// The contents of files that it names by their hash.
+  package var namedContents: [NamedContent] {
+    var found: [NamedContent] = []
+    for field in fields { if let value = field.value { found += value.namedContents } }
+    return found
+  }
+
   /// Appends the body of the event's frame.
   ///
   /// - Returns: how many bytes of it are the record's content.

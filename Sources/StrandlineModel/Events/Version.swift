@@ -116,6 +116,9 @@ package struct EncodedContent: Sendable {
   /// The size in bytes.
   package var byteCount: Int { range.count }
 
+  /// Reads it from its beginning.
+  var reader: ByteReader { ByteReader(bytes, range) }
+
   package func encode(into writer: inout ByteWriter) { writer.raw(bytes[range]) }
 
   private func layout() throws(ByteReaderError) -> ContentLayout {

@@ -6,6 +6,7 @@ package struct Declarations: Sendable {
   package var conflicts = ConflictRules()
   package var schema = Schema()
   package var atomicZones: Set<ZoneID> = []
+  package var assetBytesMax = Names.assetBytesMax
 
   package init() {}
 }

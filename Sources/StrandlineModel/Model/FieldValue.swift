@@ -150,7 +150,7 @@ public struct Location: Hashable, Sendable, Codable {
 }
 
 /// A file: what is known of its content here, and what the server knows of it. The content itself is no part of the
-/// value; uploading and downloading it is not built yet.
+/// value: `RecordStore.stage` copies it into the store before a transaction names it. Uploading and downloading it is not built yet.
 public struct Asset: Hashable, Sendable, Codable {
   /// Where the content is.
   public enum State: String, Hashable, Sendable, CaseIterable {
@@ -227,7 +227,7 @@ public struct Asset: Hashable, Sendable, Codable {
 }
 
 /// The SHA-256 of a file's content.
-public struct ContentHash: Hashable, Sendable, Codable {
+public struct ContentHash: Hashable, Comparable, Sendable, Codable {
   /// The number of its bytes.
   package static let byteCount = 32
   // Four words and not a list of bytes, so that there is no hash of another length, wherever it was decoded from.
@@ -236,6 +236,27 @@ public struct ContentHash: Hashable, Sendable, Codable {
   /// The 32 bytes.
   public var bytes: [UInt8] {
     [first, second, third, fourth].flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> (56 - 8 * $0)) } }
+  }
+
+  /// In the order of the bytes.
+  public static func < (left: ContentHash, right: ContentHash) -> Bool {
+    (left.first, left.second, left.third, left.fourth) < (right.first, right.second, right.third, right.fourth)
+  }
+
+  /// The bytes in 64 hexadecimal digits.
+  package var hexadecimal: String {
+    String(
+      decoding: bytes.flatMap { [Self.digits[Int($0 >> 4)], Self.digits[Int($0 & 15)]] }, as: UTF8.self)
+  }
+
+  private static let digits = Array("0123456789abcdef".utf8)
+
+  /// Reads 64 hexadecimal digits in lower case; nil for any other text.
+  package init?(hexadecimal text: some StringProtocol) {
+    let places = text.utf8.map { digit in Self.digits.firstIndex(of: digit) }
+    guard places.count == 2 * Self.byteCount, places.allSatisfy({ $0 != nil }) else { return nil }
+    let nibbles = places.map { UInt8(truncatingIfNeeded: $0 ?? 0) }
+    self.init(stride(from: 0, to: nibbles.count, by: 2).map { nibbles[$0] << 4 | nibbles[$0 + 1] })
   }
 
   /// Takes 32 bytes; nil for any other number of them.
@@ -296,13 +317,10 @@ extension FieldValue {
   /// The same; `isKept`: the server sent the value, and may have it back.
   package func defect(isKept: Bool) -> String? {
     switch self {
-    case .string, .int64, .bytes, .reference: return nil
+    case .string, .int64, .bytes, .reference, .asset: return nil
     case .date(let milliseconds):
       return isKept || (milliseconds > .min && milliseconds < .max)
         ? nil : "a date that is not finite, or beyond what 64 bits of milliseconds hold"
-    case .asset(let asset):
-      return asset.state == .local
-        ? "an asset whose content is not at the server; uploading contents is not built yet" : nil
     case .opaque(let value):
       return isKept
         ? nil : "a value of the type '\(value.type.prefix(40))', which this version does not know and cannot make"

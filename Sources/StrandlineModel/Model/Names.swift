@@ -9,6 +9,8 @@ import StrandlineSystem
 /// The limits, and the checks.
 package enum Names {
   package static let nameCharactersMax = 255
+  /// The content of an asset, as CloudKit's web services take it (50 MB by their table of properties; the page on uploads says 15).
+  package static let assetBytesMax: Int64 = 50_000_000
   /// A record without its assets, as CloudKit counts (1 MB); ours counts the bytes of names, values and stamps.
   package static let recordBytesMax = 1_000_000
   package static let fieldsMax = 256

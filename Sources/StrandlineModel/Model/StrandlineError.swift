@@ -54,6 +54,8 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     /// record that is not held (`RecordStore.releaseHolds`), that owes nothing (`discardChanges`), or of which the log has no
     /// version (`restore`); a record that is edited and never was here (`update`). Nothing was changed.
     public static let noSuchRecord = Code("noSuchRecord")
+    /// The content of an asset is not in the store: it was not staged, or was removed because nothing named it.
+    public static let noSuchContent = Code("noSuchContent")
     /// Compaction has removed events after the position: not all that changed since then can be told. Begin with a view
     /// of the store, and go on after its position.
     public static let positionExpired = Code("positionExpired")

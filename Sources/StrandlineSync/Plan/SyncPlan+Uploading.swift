@@ -106,7 +106,7 @@ extension SyncPlan {
     }
     let batch = try makeBatch(of: units, in: zone, facts)
     if !batch.tooLarge.isEmpty { hold(circle: batch.tooLarge, facts) }
-    if !batch.unreadable.isEmpty { holdUnreadable(batch.unreadable, facts) }
+    holdUnsendable(of: batch, facts)
     return ask(UploadRequest(zone: zone, uploads: batch.uploads, isAtomic: false))
   }
 
@@ -117,7 +117,7 @@ extension SyncPlan {
       return .next(.ask(.createZone(zone, .upload(id))))
     }
     let batch = try makeBatch(of: [items], in: zone, facts)
-    if !batch.unreadable.isEmpty { holdUnreadable(batch.unreadable, facts) }
+    holdUnsendable(of: batch, facts)
     let ids = items.map(\.id)
     if !batch.tooLarge.isEmpty {
       // They are too large for one request.
@@ -131,6 +131,16 @@ extension SyncPlan {
       return ask(UploadRequest(zone: zone, uploads: batch.uploads, isAtomic: true, followers: ids))
     }
     return .again
+  }
+
+  /// Holds records that cannot be read, and those whose contents are not at the server.
+  private mutating func holdUnsendable(of batch: Batch, _ facts: some SyncFacts) {
+    if !batch.unreadable.isEmpty { holdUnreadable(batch.unreadable, facts) }
+    for upload in batch.local {
+      let field = upload.operation.fieldsWithLocalContents.min() ?? ""
+      let reason = "the content of field '\(field)' is on this device alone, and this version uploads no contents"
+      hold([upload], CloudError(.unsupported, reason: reason), facts)
+    }
   }
 
   private func ask(_ request: UploadRequest) -> Choice {
@@ -373,6 +383,8 @@ extension SyncPlan {
     /// Records that refer to each other in a circle that is too large for a request.
     var tooLarge: [UploadItem] = []
     var unreadable: [(id: RecordID, lsn: LSN, error: StrandlineError)] = []
+    /// Records with a field whose content the server does not have.
+    var local: [Upload] = []
   }
 
   /// Makes the operations of units until a request is full; the other units return to the queue. A unit is never divided.
@@ -427,6 +439,10 @@ extension SyncPlan {
       }
       do {
         guard let made = try cycle.take(item, entry) ?? make(item, entry, sync, facts) else { continue }
+        guard made.upload.operation.fieldsWithLocalContents.isEmpty else {
+          batch.local.append(made.upload)
+          continue
+        }
         uploads.append(made.upload)
         bytes += made.bytes
       } catch let error as StrandlineError where error.isOfOneRecord {
@@ -555,5 +571,12 @@ extension SyncPlan {
     }
     fields[Names.stampField] = .some(.bytes(StampCodec.encode(version)))
     return fields
+  }
+}
+
+extension CloudOperation {
+  /// The fields that name a content which only this device has.
+  fileprivate var fieldsWithLocalContents: [String] {
+    fields.compactMap { name, value in value.map { $0.localContents.isEmpty } ?? true ? nil : name }
   }
 }

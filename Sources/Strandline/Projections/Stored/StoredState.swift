@@ -31,6 +31,8 @@ package struct StoredState: Sendable {
   var isParked: Bool
   /// The newest event when a compaction was last considered.
   var considered: LSN
+  /// The contents that events name.
+  var contents: [ContentTable.Named]
 
   struct ZoneCount: Sendable {
     var zone: ZoneID
@@ -75,7 +77,8 @@ extension StoredState: FieldDescribed {
       inboxes: try field("inboxes", .list(.payload(InboxRead.self)), state?.inboxes),
       inboxRefusals: try field("inboxRefusals", .list(.lsn), state?.inboxRefusals),
       latest: try field("latest", .time, state?.latest), isParked: try field("isParked", .flag, state?.isParked),
-      considered: try field("considered", .lsn, state?.considered))
+      considered: try field("considered", .lsn, state?.considered),
+      contents: try field("contents", .list(.group(ContentTable.Named.self)), state?.contents))
     try field.require(deletionCount <= UInt64(Int.max) && recordCount <= UInt64(Int.max), "a count that is too large")
   }
 }
