@@ -10,7 +10,7 @@ enum Rules {
 
   /// The modules that each target may import in addition: its dependencies in Package.swift.
   static let imports: [String: Set<String>] = [
-    "StrandlineSystem": ["CStrandline", "Glibc", "Musl", "Darwin", "MachO"],
+    "StrandlineSystem": ["CStrandline", "Glibc", "Musl", "Darwin", "MachO", "CryptoKit"],
     "StrandlineJSON": ["StrandlineSystem"],
     "StrandlineLog": ["StrandlineSystem"],
     // Foundation for the values that apps store in typed records: Date, Data, URL, UUID, and for reading the JSON of an

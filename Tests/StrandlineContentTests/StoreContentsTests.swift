@@ -363,7 +363,8 @@ struct StoreContentsTests {
     log[place.lowerBound] ^= 1
     scene.disk.poke(segment, log)
     let repair = try StoreRepair(at: "/store", environment: .simulated(disk: scene.disk, seed: 10))
-    #expect(repair.plan.isNeeded && repair.plan.contents == 1 && repair.plan.contentFindings == [])
+    let plan = repair.plan
+    #expect(plan.isNeeded && plan.beside.contents.count == 1 && plan.beside.contents.findings == [])
     try repair.apply(into: "/new")
     #expect(scene.disk.peek("/new/assets/\(hash(kept).hexadecimal)") == kept)
     #expect(scene.disk.peek("/new/assets/\(hash(lost).hexadecimal)") == nil, "no event that was kept names it")

@@ -371,11 +371,11 @@ package final class StoreIndex: Sendable {
     let (end, isNew) = projections.withLock { state in
       let end = log.durableEnd
       let isNew = always || !isListed || end.lsn > (state.runs?.end.lsn ?? 0)
-      if isNew { state.flushLSN = LSN(end.lsn) }
+      if isNew { state.undoBounds.flush = LSN(end.lsn) }
       return (end, isNew)
     }
     guard isNew else { return }
-    defer { projections.withLock { $0.flushLSN = nil } }
+    defer { projections.withLock { $0.undoBounds.flush = nil } }
     // A run must not know more than what a power cut leaves of the log; nor must readers in other processes.
     try log.flushBlocking()
     // It only saves readers a reading of everything; upkeep reports a failure.

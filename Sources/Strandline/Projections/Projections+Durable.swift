@@ -126,21 +126,22 @@ extension Projections {
   /// Forgets how to undo what has become durable and no view is older than.
   package mutating func trim(upTo durable: LSN) {
     countDurableChanges(upTo: durable)
-    let oldest = min(views.values.lazy.map(\.lsn).min() ?? durable, flushLSN ?? durable, compactionLSN ?? durable)
+    let oldest = min(
+      views.values.lazy.map(\.lsn).min() ?? durable, undoBounds.flush ?? durable, undoBounds.compaction ?? durable)
     undos.trim(upTo: min(durable, oldest))
   }
 
   // MARK: Judging
 
   /// From now on until the judgement: how to undo what comes after `durable` is kept.
-  package mutating func beginJudgement(after durable: LSN) { compactionLSN = durable }
+  package mutating func beginJudgement(after durable: LSN) { undoBounds.compaction = durable }
 
-  package mutating func endJudgement() { compactionLSN = nil }
+  package mutating func endJudgement() { undoBounds.compaction = nil }
 
   /// The projections as of `lsn`, if that is not before the judgement began, and no run has been written of what came
   /// after it: a run cannot be undone. O(events since).
   package func judged(asOf lsn: LSN) -> Projections? {
-    guard let begun = compactionLSN, begun <= lsn, lsn <= appliedLSN, runs?.end.lsn ?? 0 <= lsn.rawValue else {
+    guard let begun = undoBounds.compaction, begun <= lsn, lsn <= appliedLSN, runs?.end.lsn ?? 0 <= lsn.rawValue else {
       return nil
     }
     var result = self

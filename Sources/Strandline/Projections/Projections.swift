@@ -26,10 +26,8 @@ package struct Projections: Sendable {
   /// What the held views show, by their numbers: how to undo what came after is kept for them.
   package internal(set) var views: [UInt64: View] = [:]
   var nextView: UInt64 = 0
-  /// What a flush is about to set apart: how to undo what came after is kept for it.
-  var flushLSN: LSN?
-  /// The moment before that of a compaction's judgement: how to undo what came after is kept for it.
-  var compactionLSN: LSN?
+  /// From where on it is kept how to undo.
+  var undoBounds = UndoBounds()
   /// The newest event when a compaction was last considered. No event says it: what is made from the log has none.
   package internal(set) var consideredLSN: LSN = .zero
   /// What has changed durably since it was taken last, and the first undo that is not counted in it.
@@ -82,19 +80,14 @@ package struct Projections: Sendable {
     case .bound(let bound): change(.bound(bound.scope, bound), at: lsn)
     case .saved(let saved):
       let known = if let known { known } else { try look(saved.id) }
-      applySaved(saved.id, type: saved.type, time: saved.time, known: known, at: lsn)
-      name(saved.content.namedContents, at: lsn)
+      applySaved(saved.id, type: saved.type, time: saved.time, known: known, saved.content.namedContents, at: lsn)
     case .deleted(let deleted): try apply(deleted, at: lsn)
     case .sent(let sent):
       for mutation in sent.lsns where outbox.attempt(mutation) { keep(.attempted(mutation), lsn) }
     case .refused(let refused): try apply(refused, at: lsn)
     case .settled(let settled): try apply(settled, at: lsn)
-    case .merged(let merged):
-      try apply(merged, at: lsn)
-      name(merged.content.namedContents, at: lsn)
-    case .fetchedSave(let fetched):
-      try apply(fetched, at: lsn)
-      name(fetched.content.namedContents, at: lsn)
+    case .merged(let merged): try apply(merged, at: lsn)
+    case .fetchedSave(let fetched): try apply(fetched, at: lsn)
     case .fetchedDelete(let fetched): try apply(fetched, at: lsn)
     case .blocked(let blocked): apply(blocked, at: lsn)
     case .held(let held):
@@ -157,14 +150,14 @@ package struct Projections: Sendable {
   ) {
     precondition(lsn > appliedLSN, "event \(lsn) after event \(appliedLSN)")
     keepsUndo = !isDurable
-    applySaved(id, type: type, time: time, known: known, at: lsn)
-    name(contents, at: lsn)
+    applySaved(id, type: type, time: time, known: known, contents, at: lsn)
     appliedLSN = lsn
   }
 
   private mutating func applySaved(
-    _ id: RecordID, type: String, time: HybridTime, known: KnownRecord, at lsn: LSN
+    _ id: RecordID, type: String, time: HybridTime, known: KnownRecord, _ contents: [NamedContent] = [], at lsn: LSN
   ) {
+    name(contents, at: lsn)
     var entry = known.entry ?? RecordEntry(type: type)
     entry.type = type
     entry.pending = outbox.appending(lsn, isDeletion: false, to: entry.pending)
@@ -244,6 +237,7 @@ package struct Projections: Sendable {
 
   private mutating func apply(_ merged: Merged, at lsn: LSN) throws(StrandlineError) {
     let old = try (entry(merged.id), deletion(merged.id))
+    name(merged.content.namedContents, at: lsn)
     // There may be no entry: compaction removes the version that this was merged with once this is settled.
     var entry = old.0 ?? RecordEntry(type: merged.type)
     // What was sent before is part of this now: whatever the outcome, this is sent next. So is what was owed before.
@@ -264,6 +258,7 @@ package struct Projections: Sendable {
 
   private mutating func apply(_ fetched: FetchedSave, at lsn: LSN) throws(StrandlineError) {
     let old = try (entry(fetched.id), deletion(fetched.id))
+    name(fetched.content.namedContents, at: lsn)
     var entry = old.0 ?? RecordEntry(type: fetched.type)
     if entry.pending?.isDeletion ?? true { entry.type = fetched.type }
     entry.base = Base(

@@ -129,6 +129,14 @@ struct UndoLog: Sendable {
   }
 }
 
+/// From where on it is kept how to undo, beside what is in flight and what views show.
+struct UndoBounds: Sendable {
+  /// What a flush is about to set apart: how to undo what came after is kept for it.
+  var flush: LSN?
+  /// The moment before that of a compaction's judgement: how to undo what came after is kept for it.
+  var compaction: LSN?
+}
+
 /// What a change made of a record's entry, as far as counts, observers and the outbox ask.
 struct AfterChange: Sendable {
   var type: String

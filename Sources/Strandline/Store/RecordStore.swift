@@ -39,8 +39,6 @@ public final class RecordStore: Sendable {
   package let ruledLosses: Mutex<Set<ZoneLoss>> = Mutex([])
   package let observers = Observers()
   package let registeredProjections = RegisteredProjections()
-  /// Who holds the contents of files.
-  let contents: StoreContents
   /// Who needs events that a compaction would remove. They outlast a suspension, and the log that they are known to.
   package let consumers: LogConsumers
   /// Set when a close begins: from then on every public call that throws throws `.closed`.
@@ -63,7 +61,6 @@ public final class RecordStore: Sendable {
     self.compaction = compaction.map { CompactionUpkeep($0, environment.clock) }
     place = Mutex(source)
     self.environment = environment
-    contents = StoreContents(environment)
     self.projections = SharedProjections(projections)
     indexPlace = Mutex(index(self.projections))
     self.core = WriterLock(StoreCore(projections: self.projections, source: source, environment: environment))

@@ -27,12 +27,8 @@ package struct StoreRepair: Sendable {
     package var records = 0
     /// Whether it is still known whose account this is.
     package var isBound = false
-    /// The declared indexes, which the new store declares too; or why they are lost.
-    package var indexes: Result<[RecordIndex], StrandlineError> = .success([])
-    /// Contents of assets that the kept events name, which the new store gets as far as they are whole.
-    package var contents = 0
-    /// Those that are not there, or are damaged, with what is wrong.
-    package var contentFindings: [ContentCheck.Finding] = []
+    /// What the store has beside its log.
+    package var beside = RepairedBeside()
     /// What must have been settled in a hole.
     var settlements: [Settled] = []
 
@@ -69,9 +65,9 @@ package struct StoreRepair: Sendable {
       let declared = try files.loadDefinitions()
       let contents = reading.contents
       var plan = try reading.plan(report)
-      plan.indexes = declared.damage.map { .failure($0) } ?? .success(declared.definitions.indexes.map(\.index))
-      let check = try ContentCheck(of: contents, in: salvage.folder)
-      (plan.contents, plan.contentFindings) = (check.count, check.findings)
+      plan.beside = RepairedBeside(
+        indexes: declared.damage.map { .failure($0) } ?? .success(declared.definitions.indexes.map(\.index)),
+        contents: try ContentCheck(of: contents, in: salvage.folder))
       self.plan = plan
     } catch { throw StrandlineError.translating(error, "reading the damaged store at '\(path)'") }
   }
@@ -140,7 +136,7 @@ package struct StoreRepair: Sendable {
   /// the old one's work has left is not known.
   private func begin(_ store: RecordStore) throws {
     // The first open of the new store builds them.
-    if case .success(let indexes) = plan.indexes, !indexes.isEmpty {
+    if case .success(let indexes) = plan.beside.indexes, !indexes.isEmpty {
       try store.index?.redefine { definitions in definitions.add(indexes) }
     }
     try store.commitBlocking { core in
@@ -163,6 +159,14 @@ package struct StoreRepair: Sendable {
   }
 
   private static let reason = "events were lost and the store was repaired"
+}
+
+/// What a damaged store has beside its log, as far as the new one gets it.
+package struct RepairedBeside: Sendable {
+  /// The declared indexes, which the new store declares too; or why they are lost.
+  package var indexes: Result<[RecordIndex], StrandlineError> = .success([])
+  /// The contents of assets that the kept events name. The new store gets those that are whole.
+  package var contents = ContentCheck()
 }
 
 /// What one pass over the salvaged events collects for the plan.

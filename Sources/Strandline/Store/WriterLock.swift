@@ -21,8 +21,13 @@ package struct WriterLock: ~Copyable, Sendable {
   /// What that thread was called for.
   private let holder = Mutex<WriterCall?>(nil)
   let inbox = InboxReading()
+  /// Who holds the contents of files. It is asked inside the lock, and takes the lock to remove one.
+  let contents: StoreContents
 
-  init(_ core: consuming sending StoreCore) { state = Mutex(core) }
+  init(_ core: consuming sending StoreCore) {
+    contents = StoreContents(core.environment)
+    state = Mutex(core)
+  }
 
   /// Runs `body`, which calls no code of the app.
   package borrowing func withLock<Result: ~Copyable, Failure: Error>(

@@ -15,8 +15,12 @@ extension Command {
     details: [
       "The records are ordered by zone and name. Without --zone each line names its zone. import accepts every line,",
       "except one with a number that is not finite in a list of DOUBLEs or in a LOCATION: JSON cannot express it.",
+      "A line names the content of an asset that only this store has by its hash; --contents copies the contents.",
     ],
-    options: [Option("--zone", "ZONE", "Only the records of this zone; the lines then do not name it.")],
+    options: [
+      Option("--zone", "ZONE", "Only the records of this zone; the lines then do not name it."),
+      Option("--contents", "DIR", "Copy the contents of assets to DIR, each as assets/HASH."),
+    ],
     examples: [
       Example("All records as text", "strandline export STORE > notes.jsonl"),
       Example("Compare two devices", "diff <(strandline export A) <(strandline export B)"),
@@ -31,6 +35,10 @@ extension Command {
         try console.write($0)
         count += $1
         bytes += UInt64($0.count)
+      }
+      if let folder = arguments["--contents"] {
+        let copied = try readOnly(path, console).copyContents(to: folder)
+        console.say("\(Words.bytes(copied)) of contents copied to \(printable(folder))")
       }
       // What is still buffered precedes the line on a terminal that shows both.
       try console.flush()

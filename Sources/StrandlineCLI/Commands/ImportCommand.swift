@@ -28,6 +28,7 @@ extension Command {
         "Print 'ACK LSN' on standard output for each batch when it is durable, and nothing else."),
       Option("--keep-going", "Report and skip bad lines; if there were any, the exit code is 65."),
       Option("--recreate", "Create new records for names that were deleted."),
+      Option("--contents", "DIR", "Where export has copied the contents of assets."),
     ],
     examples: [
       Example("Import records into a new store", "strandline import ~/notes.strand notes.jsonl"),
@@ -47,6 +48,7 @@ struct ImportCommand {
   private let acknowledges: Bool
   private let keepsGoing: Bool
   private let recreates: Bool
+  private let contents: String?
   private let console: Console
 
   static let batchSizeDefault = 400
@@ -60,6 +62,7 @@ struct ImportCommand {
     acknowledges = arguments.has("--acks")
     keepsGoing = arguments.has("--keep-going")
     recreates = arguments.has("--recreate")
+    contents = arguments["--contents"]
     self.console = console
   }
 
@@ -79,6 +82,9 @@ struct ImportCommand {
     let store = try RecordStore.openBlocking(at: storePath, environment: StoreEnvironment(console.environment))
     Command.sayRecovery(of: store, at: storePath, console)
     let outcome = Result {
+      // Held until the records that name them are saved.
+      let staged = try contents.map { try store.stageContents(of: $0) }
+      defer { withExtendedLifetime(staged) {} }
       let progress = Progress(console)
       let lines = try RecordLines(reader, zone: zone)
       defer { lines.stop() }

@@ -131,18 +131,19 @@ struct RepairScreen {
           "the next sync fetches it from the beginning and removes no record that the server does not send"
         ))
     }
-    switch plan.indexes {
+    switch plan.beside.indexes {
     case .success(let indexes) where indexes.isEmpty: break
     case .success(let indexes):
       rows.append(
         ("indexes", "\(indexes.count), which the new store declares, and builds when it is opened for writing"))
     case .failure(let error): rows.append(("indexes", printable(error.message)))
     }
-    if plan.contents > 0 {
-      let lost = plan.contentFindings.isEmpty ? "" : ", of which \(plan.contentFindings.count) cannot be copied"
-      rows.append(("contents", "\(Words.plural(plan.contents, "content")) of assets\(lost)"))
+    if plan.beside.contents.count > 0 {
+      let findings = plan.beside.contents.findings.count
+      let lost = findings == 0 ? "" : ", of which \(findings) cannot be copied"
+      rows.append(("contents", "\(Words.plural(plan.beside.contents.count, "content")) of assets\(lost)"))
     }
-    for finding in plan.contentFindings {
+    for finding in plan.beside.contents.findings {
       rows.append(("content", "\(printable(finding.file)): \(printable(finding.words))"))
     }
     if plan.hasHoles, !plan.isBound {
@@ -194,12 +195,12 @@ struct RepairScreen {
       "isOpenEnded": .bool(salvage.isOpenEnded),
       "lastLSN": .integer(Int64(clamping: salvage.lastLSN)),
       "bytesDamaged": .integer(Int64(clamping: salvage.bytesDamaged)),
-      "contents": .integer(Int64(plan.contents)),
-      "contentsLost": .array(plan.contentFindings.map { .string($0.file) }),
+      "contents": .integer(Int64(plan.beside.contents.count)),
+      "contentsLost": .array(plan.beside.contents.findings.map { .string($0.file) }),
       "zonesReset": .array(plan.zonesReset.map { .string($0.description) }),
       "records": .integer(Int64(plan.records)),
       "unsettled": .integer(Int64(plan.unsettled)),
-      "indexes": (try? plan.indexes.get()).map { .array($0.map { .string($0.description) }) } ?? .null,
+      "indexes": (try? plan.beside.indexes.get()).map { .array($0.map { .string($0.description) }) } ?? .null,
       "isBound": .bool(plan.isBound), "strays": .array(salvage.strays.map { .string($0) }),
     ])
   }

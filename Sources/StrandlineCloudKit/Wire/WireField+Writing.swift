@@ -148,10 +148,11 @@ extension WireField {
     json.endObject()
   }
 
-  /// Writes an asset; what a device alone knows of it does not travel.
+  /// Writes an asset. What a device alone knows of it does not travel; only a line of a command has an asset that is nowhere else.
   private static func write(_ asset: Asset, to json: inout JSONWriter) {
     let file = asset.server
     json.beginObject()
+    if file == nil { json.member("contentHash", asset.contentHash?.hexadecimal) }
     json.member("downloadURL", file?.downloadURL)
     json.member("fileChecksum", file?.fileChecksum)
     json.member("receipt", file?.receipt)

@@ -239,7 +239,7 @@ package enum WireField {
         switch key {
         case "recordName": type = .reference
         case "latitude": type = type ?? .location
-        case "fileChecksum": type = type ?? .assetID
+        case "fileChecksum", "contentHash": type = type ?? .assetID
         default: break
         }
         try json.skipValue()
@@ -315,11 +315,12 @@ package enum WireField {
   /// An asset: a file at the server.
   private static func asset(_ json: inout JSONReader, _ sender: Sender) throws(JSONError) -> Asset {
     enum Key: Int, WireKey {
-      case fileChecksum, size, referenceChecksum, wrappingKey, receipt, downloadURL
+      case fileChecksum, size, referenceChecksum, wrappingKey, receipt, downloadURL, contentHash
       static let names = JSONKeys(Key.self)
     }
     var file = Asset.ServerFile()
     var size: Int64?
+    var hash: String?
     try json.object(Key.self) { key, json throws(JSONError) in
       switch key {
       case .fileChecksum: file.fileChecksum = try json.string()
@@ -328,7 +329,12 @@ package enum WireField {
       case .wrappingKey: file.wrappingKey = try json.optional()
       case .receipt: file.receipt = try json.optional()
       case .downloadURL: file.downloadURL = try json.optional()
+      case .contentHash: hash = try json.optional()
       }
+    }
+    // What is on a device alone, a line of a command names by its hash; a cloud knows nothing of it.
+    if sender == .command, file == Asset.ServerFile(), let size, let hash, let hash = ContentHash(hexadecimal: hash) {
+      return Asset(contentHash: hash, size: size)
     }
     guard file.fileChecksum != nil else { throw json.missing("fileChecksum") }
     guard let size else { throw json.missing("size") }

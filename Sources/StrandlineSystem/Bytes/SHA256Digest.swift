@@ -89,7 +89,7 @@ package struct SHA256Digest: Sendable {
 
     /// The same with them, where the CPU has some.
     ///
-    /// For tests, as the other one.
+    /// For tests: they compare the two implementations.
     package static func byInstruction(blocks: [UInt8]) -> [UInt32] {
       var state = start
       compress(&state, blocks, 0..<blocks.count)

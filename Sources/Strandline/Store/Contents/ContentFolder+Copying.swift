@@ -76,6 +76,9 @@ package struct ContentCheck: Sendable {
   /// Contents in the folder that no event names: they were staged, or the store's next open removes them.
   package private(set) var unnamed = 0
 
+  /// Of nothing.
+  init() {}
+
   /// Reads every byte of the contents that are named.
   ///
   /// - Parameters:

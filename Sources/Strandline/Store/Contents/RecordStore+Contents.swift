@@ -6,6 +6,8 @@ import StrandlineSystem
 import Synchronization
 
 extension RecordStore {
+  var contents: StoreContents { core.contents }
+
   /// Copies a file into the store, so that a transaction can name its content.
   ///
   /// ```swift
@@ -125,6 +127,45 @@ extension RecordStore {
     if let known = contents.waiting(isNamed: isNamed) { return known.count }
     // Another process has them, or the first clearing up has not read the file yet.
     return try ContentFolder(source.folder).staged()?.times.keys.count { !isNamed($0) } ?? 0
+  }
+
+  // MARK: Contents beside lines
+
+  /// Copies all contents to the folder at `path`, which is made if it is missing, each under `assets/` and its hash.
+  ///
+  /// - Returns: how many bytes were copied; contents that are there are not copied again.
+  /// - Throws: `StrandlineError`: `.damaged` if one is not what its name says; `.diskFull`, `.io`.
+  package func copyContents(to path: String) throws -> UInt64 {
+    try CallSite.unnamed.run("copying the contents of '\(self.path)' to '\(path)'") {
+      let fileSystem = environment.fileSystem
+      if try fileSystem.kind(of: path) == .absent { try fileSystem.makeDirectory(path) }
+      let (bytes, leftOut) = try ContentFolder(source.folder).copy(to: ContentFolder(try fileSystem.folder(path)))
+      guard let damaged = leftOut.first else { return bytes }
+      let file = ContentFolder(source.folder).path(of: damaged)
+      throw StrandlineError(.damaged, "the content '\(file)' is not the one that its name says", file: file)
+    }
+  }
+
+  /// Stages the contents that lie below the folder at `path` as `copyContents` leaves them.
+  ///
+  /// - Returns: what holds them.
+  /// - Throws: `StrandlineError` as `stage`.
+  package func stageContents(of path: String) throws -> [StagedContent] {
+    try CallSite.unnamed.run("staging the contents below '\(path)'") {
+      let folder = ContentFolder(try environment.fileSystem.folder(try environment.fileSystem.absolutePath(path)))
+      return try folder.list().contents.map { hash in
+        let file = try folder.open(hash)
+        defer { file.close() }
+        let writer = try contentWriter()
+        do {
+          try ContentFolder.forEachPiece(of: file) { try writer.write($0) }
+          return try finish(writer)
+        } catch {
+          writer.discard()
+          throw error
+        }
+      }
+    }
   }
 
   // MARK: Clearing up
