@@ -145,7 +145,7 @@ extension Failure {
     case .noSuchStore, .notAStore, .noSuchRecord, .noSuchZone, .positionExpired: .noSuchStore
     case .storeHeld, .throttled, .outdated, .temporarilyUnavailable, .eventsHeld: .tryLater
     case .damaged, .fromTheFuture, .recordWasDeleted, .recordExists, .invalidName, .invalidValue, .tooLarge,
-      .typeMismatch, .foreignZone, .foreignScope:
+      .typeMismatch, .foreignZone, .foreignScope, .noSuchContent:
       .dataDamaged
     case .diskFull, .io, .outcomeUnknown, .storeReplaced: .inputOutput
     case .accountMismatch, .needsSignIn: .notPermitted

@@ -202,6 +202,9 @@ struct ImportCommand {
 
   private func remedy(_ code: StrandlineError.Code?) -> String? {
     if code == .recordWasDeleted { return "the same command with --recreate, to create a new record with this name" }
+    if code == .noSuchContent, contents == nil {
+      return "the same command with --contents DIR, where 'export --contents DIR' has copied the contents"
+    }
     return keepsGoing
       ? nil : "correct the line, or add --keep-going; records that are saved already are not saved again"
   }

@@ -27,8 +27,12 @@ enum IndexVector {
   /// One byte more than a row has of a text, and a zero byte among them.
   static let longText = String(repeating: "long\0", count: IndexValue.textBytesMax / 5) + "!"
 
+  /// Of which the state knows the content.
+  private static let photo = Asset(
+    server: Asset.ServerFile(fileChecksum: "AQ=="), size: 3, contentHash: ContentHash(Array(0..<32)))
+
   private static let odd = EventSamples.version([
-    "title": "Odd", "mark": .location(Location(latitude: 53.5, longitude: -0.0)),
+    "title": "Odd", "mark": .location(Location(latitude: 53.5, longitude: -0.0)), "photo": .asset(photo),
   ])
 
   /// A new store with its declared indexes and its first records.
