@@ -287,7 +287,7 @@ struct RecordVerbsTests {
         """)
     #expect(
       await machine.run("status", "--json", "/A").out.replacing(#/"logBytes":[1-9][0-9]*/#, with: #""logBytes":1"#)
-        == #"{"account":null,"checkpoint":1,"damage":[],"deleted":1,"durableLSN":6,"held":[],"inbox":null,"logBytes":1,"oldestUnsettledMilliseconds":0,"openBlocks":0,"quarantine":[],"records":2,"unsettled":3,"waitMilliseconds":null,"waitReason":null,"zones":[{"ghostsPossible":false,"hasToken":false,"isDirty":false,"listed":0,"lostReason":null,"lostWords":"","records":2,"zoneName":"Main"}]}"#
+        == #"{"account":null,"checkpoint":1,"contents":{"bytes":0,"count":0,"staged":0},"damage":[],"deleted":1,"durableLSN":6,"held":[],"inbox":null,"logBytes":1,"oldestUnsettledMilliseconds":0,"openBlocks":0,"quarantine":[],"records":2,"unsettled":3,"waitMilliseconds":null,"waitReason":null,"zones":[{"ghostsPossible":false,"hasToken":false,"isDirty":false,"listed":0,"lostReason":null,"lostWords":"","records":2,"zoneName":"Main"}]}"#
         + "\n")
   }
 
