@@ -371,6 +371,35 @@ struct StoreContentsTests {
     #expect(scene.content(lost) == lost, "the damaged store was not changed")
   }
 
+  // MARK: Beside a sync that uploads no contents
+
+  @Test func `a record whose content is here alone is held by name, and everything else is sent`() async throws {
+    let scene = try Scene()
+    try scene.save(try await scene.store.stage(bytes(25)).asset)
+    try scene.store.writeBlocking {
+      try $0.save(Record(type: "Picture", id: RecordID("plain"), fields: ["title": "T"]))
+    }
+    try scene.store.closeBlocking()
+    let store = try await RecordStore.open(
+      at: "/store", syncing: .simulated(SimulatedCloud()),
+      environment: .simulated(disk: scene.disk, clock: scene.clock, seed: 7))
+    #expect(try await store.sync().uploaded == 1)
+    let held = try store.heldRecords()
+    #expect(held.map(\.id) == [id] && held.first?.code == .unsupported)
+    #expect(held.first?.reason.contains("the content of field 'photo' is on this device alone") == true)
+    let staged = try await store.stage(bytes(26))
+    let refused = await code {
+      _ = try await store.write {
+        try $0.save(Record(type: "Picture", id: RecordID("x"), fields: ["photo": .asset(staged.asset)]))
+      }
+    }
+    #expect(refused == .invalidValue)
+    // Without the asset it is sent.
+    try await store.write { try $0.save(Record(type: "Picture", id: id, fields: ["title": "No photo"])) }
+    #expect(try await store.sync().uploaded == 1)
+    try await store.close()
+  }
+
   // MARK: A power cut at every call
 
   /// What was acknowledged when the disk had counted so many calls.
