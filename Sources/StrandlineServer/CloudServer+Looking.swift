@@ -39,7 +39,7 @@ extension CloudServer {
     guard let endpoint = Endpoint(rawValue: name) else { return nil }
     switch endpoint {
     case .recordsModify, .zonesModify, .usersCaller, .usersCurrent, .usersDiscover, .usersByEmail, .usersByName,
-      .usersOfContacts:
+      .usersOfContacts, .assetsUpload, .assetsRereference:
       return nil
     case .recordsLookup, .recordsQuery, .recordsChanges, .changesZone, .changesDatabase, .zonesList, .zonesLookup,
       .zonesChanges:

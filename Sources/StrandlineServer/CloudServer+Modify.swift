@@ -36,7 +36,7 @@ extension CloudServer {
     if showsToken { try checkHasToken(zoneName) }
     let own = ZoneID(zoneName, owner: key.user, scope: key.scope)
     let prepared = try prepare(message, own)
-    let form = AnswerForm(wireZone(zoneName, key), own: own)
+    let form = AnswerForm(wireZone(zoneName, key), own: own, links: contentLinks())
     let (done, early, token) = try look { core throws(ServerRefusal) -> ((Plan, [UInt8]?, String?), UInt64) in
       // The plan must not hold the zone's tables: with a second owner, each write would copy them.
       let plan = try self.plan(prepared, message, zoneName, key, faults, core)
@@ -235,7 +235,7 @@ extension CloudServer {
         throw ServerRefusal(
           400, WireError(.badRequest, "unknown operationType '\(operation.operationType.prefix(40))'"))
       }
-      let record = operation.record
+      var record = operation.record
       let name =
         record.recordName ?? RecordName.random(high: environment.random.next(), low: environment.random.next())
       guard names.insert(CloudName(name)).inserted else {
@@ -246,6 +246,7 @@ extension CloudServer {
       prepared.desired = (operation.desiredKeys ?? record.desiredKeys).map { DesiredFields($0) }
       prepared.numbersAsStrings = operation.numbersAsStrings
       prepared.defect = defect(of: record, kind, name)
+      if prepared.defect == nil { prepared.defect = receive(&record, name) }
       if prepared.defect == nil { prepared.encode(record, own) }
       result.append(prepared)
     }

@@ -53,6 +53,9 @@ public final class CloudServer: Sendable {
     var sessions = SessionTable()
     /// The API tokens that are accepted; nil for any.
     var apiTokens: Set<String>?
+    /// Where contents are fetched, and which generation of their addresses counts.
+    var contentOrigin = "http://127.0.0.1"
+    var contentGeneration: UInt32 = 0
   }
 
   /// May be held when `front`, `halt` or a lock of the journal is taken, never the reverse.
@@ -65,6 +68,7 @@ public final class CloudServer: Sendable {
   let limits: ServerLimits
   let journal: any ServerJournal
   let environment: SystemEnvironment
+  let contents: ServerContents
   private let onLine: @Sendable (String) -> Void
 
   /// The user of requests without a session.
@@ -72,10 +76,11 @@ public final class CloudServer: Sendable {
 
   /// A server over a journal; `state` is the fold of the journal's events.
   init(
-    journal: any ServerJournal, state: ServerState, faults: ServerFaults, limits: ServerLimits,
-    environment: SystemEnvironment, onLine: @escaping @Sendable (String) -> Void
+    journal: any ServerJournal, state: ServerState, contents: ServerContents, faults: ServerFaults,
+    limits: ServerLimits, environment: SystemEnvironment, onLine: @escaping @Sendable (String) -> Void
   ) {
     self.journal = journal
+    self.contents = contents
     self.environment = environment
     self.onLine = onLine
     self.limits = limits
@@ -88,8 +93,10 @@ public final class CloudServer: Sendable {
     inMemory environment: SystemEnvironment, faults: ServerFaults = ServerFaults(),
     limits: ServerLimits = ServerLimits(), onLine: @escaping @Sendable (String) -> Void = { _ in }
   ) {
+    let journal = MemoryJournal(random: environment.random)
+    let contents = ServerContents(inMemory: journal.storeUUID, random: environment.random)
     self.init(
-      journal: MemoryJournal(random: environment.random), state: ServerState(), faults: faults, limits: limits,
+      journal: journal, state: ServerState(), contents: contents, faults: faults, limits: limits,
       environment: environment, onLine: onLine)
   }
 
@@ -121,8 +128,17 @@ public final class CloudServer: Sendable {
           throw error.publicError(in: directory, at: LSN(rawValue: event.lsn))
         }
       }
+      let contents: ServerContents
+      do {
+        contents = try ServerContents(in: journal.folder, storeUUID: journal.storeUUID, random: environment.random)
+      } catch {
+        // What this start has to say is that failure; nothing was appended.
+        _ = try? journal.close()
+        throw error
+      }
       self.init(
-        journal: journal, state: check.state, faults: faults, limits: limits, environment: environment, onLine: onLine)
+        journal: journal, state: check.state, contents: contents, faults: faults, limits: limits,
+        environment: environment, onLine: onLine)
     } catch {
       throw StrandlineError.translating(error, "cannot open the server's journal in '\(directory)'")
     }
@@ -159,6 +175,7 @@ public final class CloudServer: Sendable {
       front.withLock { front in
         front.untilDrop = faults.dropAnswer
         front.throttled = faults.throttle?.requests
+        if faults.expireContentAddresses { front.contentGeneration += 1 }
         front.faults = faults
       }
     }

@@ -22,6 +22,8 @@ extension CloudServer {
     case recordsLookup = "records/lookup"
     case recordsQuery = "records/query"
     case recordsChanges = "records/changes"
+    case assetsUpload = "assets/upload"
+    case assetsRereference = "assets/rereference"
     case changesZone = "changes/zone"
     case changesDatabase = "changes/database"
     case zonesList = "zones/list"
@@ -73,6 +75,7 @@ extension CloudServer {
       if request.method == "OPTIONS", let methods = try methods(at: request.path) {
         return .respond(HTTPResponse(status: 204, headers: ["Allow": methods, "X-Apple-Request-UUID": uuid]))
       }
+      if request.path.hasPrefix(Self.contentPath) { return .respond(wholeContent(request)) }
       if request.path == "/signin" { return .respond(try signInPage(request, headers)) }
       guard let route = try route(request.path) else {
         throw ServerRefusal(404, WireError(.notFound, "this server has no endpoint at this path"))
@@ -261,6 +264,8 @@ extension CloudServer {
       return try lookupAnswer(try message(request), in: key, showsToken: try asksForToken(request))
     case .recordsQuery:
       return try queryAnswer(try message(request), in: key, showsToken: try asksForToken(request))
+    case .assetsUpload: return WireJSON.encode(try assetTokens(try message(request), in: key))
+    case .assetsRereference: return WireJSON.encode(try rereference(try message(request), in: key))
     case .changesZone: return try zoneChangesAnswer(try message(request), in: key)
     case .changesDatabase: return WireJSON.encode(try databaseChanges(try message(request), in: key))
     case .zonesList: return WireJSON.encode(try listZones(in: key))
