@@ -8,7 +8,7 @@
 internal import Dispatch
 internal import Synchronization
 
-/// The places.
+/// The places for requests that hold much memory.
 final class LargeRequests: Sendable {
   // It begins at 0 and is signalled, because libdispatch traps if it is released below the value with which it began.
   private let free = DispatchSemaphore(value: 0)

@@ -8,7 +8,7 @@ package import StrandlineSystem
 
 /// Which stores a folder of accounts holds.
 package struct AccountList: Hashable, Sendable {
-  /// What is to become of a store.
+  /// Whether a store stays or goes.
   package enum Fate: String, Hashable, Sendable, CaseIterable {
     /// It is there for its user.
     case kept
@@ -166,7 +166,7 @@ package struct AccountList: Hashable, Sendable {
 
   /// The list of a folder, in which one begins if nothing is there.
   ///
-  /// - Throws: `.damaged` also if the list is missing and stores are there: what is not there is not empty.
+  /// - Throws: `.damaged` also if the list is missing and stores are there: a lost list is no empty one.
   package static func load(from folder: any Folder) throws -> AccountList {
     let file = folder.path(of: fileName)
     if try folder.kind(of: fileName) != .absent {

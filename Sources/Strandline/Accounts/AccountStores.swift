@@ -99,7 +99,7 @@ public final class AccountStores: Sendable {
     return try fileSystem.folder(path)
   }
 
-  // MARK: What is there
+  // MARK: The stores
 
   /// The store of the user who is signed in, or was last; of nobody, before anybody was known. Nil where a rule has closed or removed
   /// it, and after a call that failed to open it.

@@ -63,6 +63,6 @@ extension StoredAccount: CustomStringConvertible {
 }
 
 extension AccountRules: CustomStringConvertible {
-  /// Both rules.
+  /// What the two rules say.
   public var description: String { "at a sign-out the store \(signOut); the first user \(withoutAccount)" }
 }

@@ -9,7 +9,7 @@ import StrandlineSystem
 package struct ContentTable: Sendable {
   /// A content.
   struct Row: Hashable, Sendable {
-    /// Bytes.
+    /// The size of the content in bytes.
     var size: Int64
     /// The events that name it, ascending.
     var versions: [LSN]

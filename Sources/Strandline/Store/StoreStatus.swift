@@ -125,7 +125,7 @@ package struct StoreStatus: Hashable, Sendable {
   package struct Contents: Hashable, Sendable {
     /// Those that events name.
     package var count: Int
-    /// Their bytes.
+    /// How many bytes the contents have together.
     package var bytes: Int64
     /// Those that were staged and that no event names yet.
     package var staged: Int

@@ -5,7 +5,7 @@ import StrandlineSystem
 /// A file's content that a version names.
 package struct NamedContent: Hashable, Sendable {
   package var hash: ContentHash
-  /// Bytes.
+  /// The size of the content in bytes.
   package var size: Int64
 
   package init(hash: ContentHash, size: Int64) {

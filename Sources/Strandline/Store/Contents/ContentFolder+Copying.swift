@@ -71,12 +71,12 @@ package struct ContentCheck: Sendable {
   package private(set) var findings: [Finding] = []
   /// The contents that events name.
   package private(set) var count = 0
-  /// Their bytes.
+  /// How many bytes those contents have.
   package private(set) var bytes: Int64 = 0
   /// Contents in the folder that no event names: they were staged, or the store's next open removes them.
   package private(set) var unnamed = 0
 
-  /// Of nothing.
+  /// The check of a store without contents.
   init() {}
 
   /// Reads every byte of the contents that are named.
