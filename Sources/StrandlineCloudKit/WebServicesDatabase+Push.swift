@@ -36,14 +36,15 @@ extension WebServicesDatabase {
 
   /// Waits for a push. The first call subscribes to the database, and asks for the courier's address.
   ///
-  /// - Throws: `CloudError` of those two requests, and if the courier refuses or cannot be reached: then the next call begins anew.
+  /// - Throws: `CloudError` of those two requests, and if the courier cannot be reached or refuses. The next call then asks for
+  ///   another courier, and after a refusal subscribes again.
   package func awaitPush() async throws {
     guard address.scope != .public else {
       throw CloudError(.unsupported, reason: "the public database has no pushes")
     }
     let courier = try await knownCourier()
     while true {
-      let wait = courierRest.withLock { $0.milliseconds(at: environment.clock.monotonicNanoseconds()) }
+      let wait = pushes.withLock { $0.milliseconds(at: environment.clock.monotonicNanoseconds()) }
       if wait > 0 { try await environment.clock.sleep(milliseconds: wait) }
       let begin = environment.clock.monotonicNanoseconds()
       let response: HTTPResponse
@@ -51,18 +52,18 @@ extension WebServicesDatabase {
         response = try await transport.send(
           HTTPRequest(method: "GET", origin: courier.origin, path: courier.path, query: courier.query))
       } catch {
-        courierPlace.withLock { $0 = nil }
+        pushes.withLock { $0.courier = nil }
         throw error
       }
       guard (200...299).contains(response.status) else {
-        courierPlace.withLock { $0 = nil }
+        pushes.withLock { ($0.courier, $0.isSubscribed) = (nil, false) }
         throw WebServicesErrors(
           secrets: [courier.query], wallMilliseconds: environment.clock.wallMilliseconds()
         ).whole(response)
       }
       let isEmpty = response.body.isEmpty
       let rest = isEmpty ? Self.courierRestMilliseconds : Self.burstRestMilliseconds
-      courierRest.withLock { $0 = CourierRest(end: begin &+ UInt64(rest) &* 1_000_000) }
+      pushes.withLock { $0.restEnd = begin &+ UInt64(rest) &* 1_000_000 }
       if !isEmpty, isForThis(response.body) { return }
     }
   }
@@ -76,14 +77,15 @@ extension WebServicesDatabase {
   }
 
   private func knownCourier() async throws -> PushCourier {
-    if let known = courierPlace.withLock({ $0 }) { return known }
-    try await subscribe()
+    let known = pushes.withLock { $0 }
+    if let courier = known.courier { return courier }
+    if !known.isSubscribed { try await subscribe() }
     let asked = PushTokenMessage(apnsEnvironment: address.environment.rawValue)
     let answer = try await ask(PushTokenMessage.self, "POST", "tokens/create", asked)
     guard let url = answer.value.webcourierURL, let courier = PushCourier(url) else {
       throw answer.errors.unexpected(answer.response, "the answer to tokens/create has no address of a courier")
     }
-    courierPlace.withLock { $0 = courier }
+    pushes.withLock { ($0.courier, $0.isSubscribed) = (courier, true) }
     return courier
   }
 
@@ -99,10 +101,14 @@ extension WebServicesDatabase {
   }
 }
 
-/// When the courier may be asked again.
-struct CourierRest: Sendable {
-  /// By the monotonic clock.
-  var end: UInt64 = 0
+/// What a client knows of its pushes.
+struct PushListening: Sendable {
+  /// Nil until it was asked for, and after it could not be reached or has refused.
+  var courier: PushCourier?
+  /// Whether this client has made sure of the subscription. It outlives a courier that cannot be reached.
+  var isSubscribed = false
+  /// When the courier may be asked again, by the monotonic clock.
+  var restEnd: UInt64 = 0
 
-  func milliseconds(at now: UInt64) -> Int64 { now >= end ? 0 : Int64((end - now + 999_999) / 1_000_000) }
+  func milliseconds(at now: UInt64) -> Int64 { now >= restEnd ? 0 : Int64((restEnd - now + 999_999) / 1_000_000) }
 }

@@ -19,9 +19,7 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
   private let origin: String
   private let basePath: String
   private let devicePath: String
-  /// The courier; nil until it was asked for, and after it has refused.
-  let courierPlace: OrderedMutex<PushCourier?> = OrderedMutex(nil)
-  let courierRest: OrderedMutex<CourierRest> = OrderedMutex(CourierRest())
+  let pushes: OrderedMutex<PushListening> = OrderedMutex(PushListening())
   let transport: any Transport
   let environment: SystemEnvironment
   private let queue: RequestQueue
