@@ -15,9 +15,20 @@ private struct TwoNames {
   let (a, b, c): (Device, Device, Device)
   let fleet: Fleet
 
-  init() async throws {
+  /// - Parameter joined: instead, c has created it, b knows that life alone, and a has joined one of its own to it.
+  init(joined: Bool = false) async throws {
     fleet = try Fleet()
     (a, b, c) = (fleet.device("a"), fleet.device("b"), fleet.device("c"))
+    if joined {
+      try await c.put("n", ["title": "one"])
+      try await a.put("n", ["body": "of a"])
+      pass()
+      try await exchange(c, b, a)
+      pass()
+      try await fleet.tool(a, "n", ["place": "tool", Names.stampField: nil])
+      pass()
+      return
+    }
     try await a.put("n", ["title": "one", "body": "one"])
     pass()
     try await exchange(a, b)
@@ -53,6 +64,28 @@ extension Fleet {
 }
 
 @Suite(.timeLimit(.minutes(30))) struct `A life whose name a tool has dropped` {
+  /// Two devices have begun a life each, and the server has both in one record. One who met the record before they were joined, and
+  /// again after a tool had dropped the stamp, knows one life alone, and drops the other one's name with its next edit.
+  @Test func `ends with the record, also for the device that knows it`() async throws {
+    let world = try await TwoNames(joined: true)
+    let (a, b, c) = (world.a, world.b, world.c)
+    try await a.put("n", ["title": "of a"])
+    try await a.exchange(.pullOnly)
+    world.pass()
+    try await b.put("n", ["title": "of b"])
+    try await b.exchange()
+    world.pass()
+    // The later title wins. Nothing is left that only this device has edited.
+    try await a.exchange(.pullOnly)
+    world.pass()
+    try await c.exchange()
+    try await c.remove("n")
+    try await c.exchange()
+    world.pass()
+    try await world.rest(a)
+    for device in [a, b, c] { #expect(try await !device.lives("n")) }
+  }
+
   @Test(arguments: [true, false])
   func `keeps the edits of both who know it by two names`(_ isFirst: Bool) async throws {
     let world = try await TwoNames()

@@ -80,6 +80,13 @@ package struct Arrival: Sendable {
     }
     version.stamp.seen = wire?.seen ?? ancestor?.stamp.seen ?? [:]
     version.stamp.unknown = wire?.unknown ?? []
+    // A writer that has not seen the base may know the record by one of its lives alone, because a tool has dropped the stamp. Only a
+    // writer that has seen it leaves a life out because that has ended.
+    if wire != nil, let ancestor, !version.stamp.dominates(ancestor.stamp), let knownBirths,
+      !knownBirths.isDisjoint(with: version.stamp.births)
+    {
+      version.stamp.births.formUnion(knownBirths)
+    }
     // An ancestor that was another record of the name does not count: its fields were not removed from this one.
     let ancestor = ancestor.flatMap { $0.stamp.births.isDisjoint(with: version.stamp.births) ? nil : $0 }
     var names = Set(fields.keys)
