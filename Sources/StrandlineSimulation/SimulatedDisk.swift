@@ -249,6 +249,9 @@ public final class SimulatedDisk: FileSystem {
   /// Mounts the disk again: every file and directory gets another identity, as on network drives. What is open stays open.
   package func remount() { state.withLock { $0.device += 1 } }
 
+  /// For tests: says of each file from now on that it has no name, as some drives do.
+  package func countNoNames() { state.withLock { $0.countsNames = false } }
+
   // MARK: Access to the state
 
   /// Runs a call that changes nothing. Throws if the power is off.

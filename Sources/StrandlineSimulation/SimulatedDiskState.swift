@@ -49,6 +49,7 @@ struct SimulatedDiskState: Sendable {
   }
   /// The number of the medium: another one after it was mounted again.
   var device: UInt64 = 1
+  var countsNames = true
 
   struct WriteInFlight: Sendable {
     var node: Int
@@ -159,7 +160,8 @@ struct SimulatedDiskState: Sendable {
 
   /// What tells a file or directory from all others, with the number of its names.
   func identity(of entry: SimulatedEntry) -> FileIdentity {
-    let links = directories.reduce(0) { sum, directory in sum + directory.current.values.count { $0 == entry } }
+    let links =
+      countsNames ? directories.reduce(0) { sum, directory in sum + directory.current.values.count { $0 == entry } } : 0
     switch entry {
     case .file(let node): return FileIdentity(device: device, number: UInt64(node) * 2, links: UInt64(links))
     case .directory(let index):

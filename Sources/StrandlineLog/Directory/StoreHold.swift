@@ -25,6 +25,8 @@ final class StoreHold: Sendable {
   private let storeUUID: [UInt8]
   private let lock: any FileLock
   private let control: any File
+  /// Whether the drive counts the names of a file. Some always say 0.
+  private let countsNames: Bool
   /// Held by the thread that writes CONTROL, or compares it.
   private let bounding: OrderedMutex<ControlFile>
   /// What the looks have found. A commit asks once a group, so that a lock is quick enough.
@@ -44,6 +46,8 @@ final class StoreHold: Sendable {
     self.storeUUID = storeUUID
     self.lock = lock
     self.control = control
+    // A look that fails here says nothing, and so nothing is concluded from the number of names later.
+    countsNames = ((try? control.identity())?.links ?? 0) > 0
     bounding = OrderedMutex(.control, slots)
     lastLook = Atomic(now)
   }
@@ -198,20 +202,20 @@ final class StoreHold: Sendable {
     // First, because this needs no path.
     guard try bounding.withLock({ slots throws(SystemError) in try slots.isIn(control) }) else { return .overwritten }
     let (heldLock, heldControl) = (try lock.identity(), try control.identity())
+    let isUnnamed = countsNames && (heldLock.links == 0 || heldControl.links == 0)
     let here: StoreDirectory
     do throws(SystemError) {
       here = try directory.place.open()
     } catch {
       guard error.isAbsent || error.isNotDirectory else { throw error }
-      return heldLock.links == 0 ? .removed : .moved
+      return isUnnamed ? .removed : .moved
     }
     let lockHere = try here.folder.identity(of: LogFormat.lockName)
     let controlHere = try here.folder.identity(of: LogFormat.controlName)
-    // Before anything is concluded from the number of names, which some drives say is always 0.
     if let controlHere, controlHere.isSame(as: heldControl) {
       return lockHere?.isSame(as: heldLock) == true ? nil : .unlocked
     }
-    if heldLock.links == 0 || heldControl.links == 0 {
+    if isUnnamed {
       return lockHere == nil && controlHere == nil ? .removed : .anotherInPlaceOfRemoved
     }
     guard lockHere != nil || controlHere != nil else { return .moved }
