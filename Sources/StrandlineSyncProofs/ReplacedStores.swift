@@ -13,12 +13,12 @@ import Synchronization
 
 /// What a store does meanwhile.
 package enum StoreOperation: String, CaseIterable, Sendable {
-  case write, flush, merge, compact, buildIndex, backup, suspend, resume, close
+  case write, flush, merge, compact, buildIndex, backup, readInbox, suspend, resume, close
 
   /// Whether it opens files that were finished before.
   fileprivate var opensFiles: Bool {
     switch self {
-    case .merge, .compact, .buildIndex, .backup, .resume: true
+    case .merge, .compact, .buildIndex, .backup, .readInbox, .resume: true
     case .write, .flush, .suspend, .close: false
     }
   }
@@ -41,9 +41,11 @@ package struct ReplacedStores {
   package init() throws {
     base = SimulatedDisk()
     try Self.make(base, Self.path, ["a", "b"], seed: 1)
+    try Self.leave("left before", for: Self.path, base, seed: 4)
     FolderFate.put(base.files(in: Self.path), over: FolderFate.olderPath, base)
     try Self.make(base, Self.path, ["c", "d"], seed: 2)
     try Self.make(base, FolderFate.otherPath, [Self.othersName], seed: 3)
+    try Self.leave("left for another", for: FolderFate.otherPath, base, seed: 5)
     try base.folder("/").sync()
   }
 
@@ -51,6 +53,13 @@ package struct ReplacedStores {
     let store = try open(disk, path, seed: seed)
     for name in names { try put(name, 0, in: store) }
     try store.closeBlocking()
+  }
+
+  /// Another process leaves a record in the inbox of the store.
+  private static func leave(_ name: String, for path: String, _ disk: any FileSystem, seed: UInt64) throws {
+    try RecordStore.inbox(at: path, environment: environment(disk, seed: seed)).write {
+      try $0.save(Record(type: "T", id: RecordID(name), fields: ["n": .int64(0)]))
+    }
   }
 
   /// Three flushes make a merge.
@@ -110,12 +119,15 @@ package struct ReplacedStores {
     private let told = Mutex(Told(acknowledged: initial, begun: initial))
     /// The files in the middle of this session.
     private let copied = Mutex<[String: [UInt8]]>([:])
-    private static let initial: [String: Int64] = ["a": 0, "b": 0, "c": 0, "d": 0]
+    /// How many calls the disk had had when a resumption had returned.
+    private let resumed = Mutex<Int?>(nil)
+    private static let initial: [String: Int64] = ["a": 0, "b": 0, "left before": 0, "c": 0, "d": 0]
 
     var acknowledged: [String: Int64] { told.withLock { $0.acknowledged } }
     var begun: [String: Int64] { told.withLock { $0.begun } }
     var count: Int { told.withLock { $0.count } }
     var copy: [String: [UInt8]] { copied.withLock { $0 } }
+    var resumedAt: Int? { resumed.withLock { $0 } }
 
     init(_ disk: SimulatedDisk, through fileSystem: (any FileSystem)? = nil) throws {
       self.disk = disk
@@ -140,12 +152,21 @@ package struct ReplacedStores {
       try put(Self.rewritten, 1)
       switch operation {
       case .write, .flush, .backup, .suspend, .buildIndex: break
+      case .readInbox: try leave()
       case .close: for number in 0..<3 { try put("e\(number)") }
       case .merge: try flush()
       case .compact: for value in 2..<12 { try put(Self.rewritten, Int64(value)) }
       case .resume: try store.suspendBlocking()
       }
       _ = try reader.refresh()
+    }
+
+    /// What another process leaves is durable in the inbox, and is the store's wherever the folder is.
+    private func leave() throws {
+      let name = "left"
+      told.withLock { $0.begun[name] = 0 }
+      try ReplacedStores.leave(name, for: path, OtherProcess(disk), seed: 13)
+      told.withLock { $0.acknowledged[name] = 0 }
     }
 
     private func flush() throws {
@@ -167,9 +188,11 @@ package struct ReplacedStores {
         try store.addIndex(RecordIndex("T", "n"))
         try store.buildIndexesBlocking()
       case .backup: _ = try store.backupBlocking(to: "/backup")
+      case .readInbox: _ = try store.refresh()
       case .suspend: try store.suspendBlocking()
       case .resume:
         try store.resumeBlocking()
+        resumed.withLock { $0 = disk.callCount }
         try put("r")
       case .close: try store.closeBlocking()
       }
@@ -226,7 +249,7 @@ package struct ReplacedStores {
       case .flush, .buildIndex: after.count > tables.count
       case .merge: after.count == 1
       case .close, .compact: after != tables
-      case .write, .backup, .suspend, .resume: true
+      case .write, .backup, .readInbox, .suspend, .resume: true
       }
     guard count > 0, does else { throw LogProblem("\(operation) did not do its work: \(tables) to \(after)") }
     return Calls(first: first, count: count, metered: meter.calls)
@@ -266,7 +289,8 @@ package struct ReplacedStores {
     let found = fate.goesOn ? [:] : disk.files(in: Self.path)
     // A resumption has looked at what is there before its first write, and holds nothing yet: it takes what is put there between
     // the two for what another process left.
-    let mayGoOn = operation == .resume && (fate == .replacedByOlder || fate.isInPlace)
+    let isResuming = operation == .resume && writer.resumedAt.map { call <= $0 } ?? true
+    let mayGoOn = isResuming && (fate == .replacedByOlder || fate.isInPlace)
     if fate != .secondWriter, !fate.goesOn, !mayGoOn {
       let put = fate == .overwrittenBySameSession ? copy : fate.sourcePath.map { base.files(in: $0) } ?? [:]
       let changes = fate.changes(in: found, of: put)
@@ -302,7 +326,7 @@ package struct ReplacedStores {
     case .resume where !fate.goesOn:
       if let error = Self.error({ try writer.store.closeBlocking() }) { try demandReplaced(error, fate, operation) }
       return
-    case .write, .flush, .merge, .compact, .buildIndex, .backup, .resume: break
+    case .write, .flush, .merge, .compact, .buildIndex, .backup, .readInbox, .resume: break
     }
     if let error = Self.error({ try writer.put("late") }) {
       try demandReplaced(error, fate, operation)
@@ -356,7 +380,7 @@ package struct ReplacedStores {
     powerCuts += 1
     let image = disk.imageAfterCrash(using: SeededRandom(seed: one.seed &+ moment))
     if let kept = one.fate.keptPath { try judge(image, kept, writer) }
-    if one.fate == .replacedByAnother { try judge(image, Self.path, [Self.othersName: 0]) }
+    if one.fate == .replacedByAnother { try judge(image, Self.path, [Self.othersName: 0, "left for another": 0]) }
   }
 
   private func judge(_ disk: SimulatedDisk, _ path: String, _ writer: Writer) throws {

@@ -121,6 +121,7 @@ struct `The house` {
     for bad in [
       "open(\"\\(path)/\\(LogFormat.controlName)\", .read)", "kind(of: path + \"/LOCK\")",
       "\"\\(store)/runs/\\(name)\"", "list(path + \"/\" + StoreIndex.folderName)",
+      "path + \"/\" + RecordStore.inboxFolderName",
     ] {
       let source = SourceText("Sources/StrandlineLog/A.swift", bad)
       #expect(Rules.filesAreReachedThroughFolders(source).count == 1, "\(bad)")

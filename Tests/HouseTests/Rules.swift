@@ -231,8 +231,11 @@ enum Rules {
       "StrandlineLog", "StrandlineModel", "StrandlineSync", "Strandline", "StrandlineCloudKit", "StrandlineServer",
     ]
     guard targets.contains(source.target) else { return [] }
-    let names = ["LOCK", "MANIFEST", "CONTROL", "BALLAST", "RUNS", "INDEXES", "runs", "quarantine"]
-    let constants = ["LogFormat.", "RunFormat.", "SegmentName.", "StoreIndex.folderName", "IndexDefinitions.fileName"]
+    let names = ["LOCK", "MANIFEST", "CONTROL", "BALLAST", "RUNS", "INDEXES", "runs", "quarantine", "inbox"]
+    let constants = [
+      "LogFormat.", "RunFormat.", "SegmentName.", "StoreIndex.folderName", "IndexDefinitions.fileName",
+      "RecordStore.inboxFolderName", "Self.inboxFolderName",
+    ]
     let joined =
       names.flatMap { [")/\($0)\"", ")/\($0)/", "\"/\($0)"] }
       + constants.flatMap { [")/\\(\($0)", "\"/\" + \($0)", "\"/\\(\($0)"] }

@@ -76,6 +76,60 @@ extension RecordStore {
     }
   }
 
+  /// The inbox is a log of its own, which is opened by its path: of a store that was moved, that may lead into another one's.
+  @Test(arguments: [FolderFate.replacedByOlder, .replacedByAnother, .secondWriter])
+  func `takes nothing out of the inbox of what is at its path`(_ fate: FolderFate) throws {
+    let disk = try made()
+    func leave(_ name: String, at path: String = "/store") throws {
+      try RecordStore.inbox(at: path, environment: .simulated(disk: OtherProcess(disk), seed: 7)).write {
+        try $0.save(Record(type: "T", id: RecordID(name), fields: ["n": 1]))
+      }
+    }
+    try leave("early")
+    FolderFate.put(disk.files(in: "/store"), over: FolderFate.olderPath, disk)
+    let store = try open(disk, seed: 3)
+    #expect(try store.names() == ["early", "own"])
+    let second = try fate.befall(disk, [:]) { disk in try open(disk, seed: 4) }
+    try leave("for what is there")
+    let found = disk.files(in: "/store")
+    let error = #expect(throws: StrandlineError.self) { try store.refresh() }
+    #expect(error?.code == .storeReplaced, "\(String(describing: error))")
+    #expect(try store.status().inbox?.failure?.contains("another") == true)
+    #expect(try store.names() == ["early", "own"])
+    #expect(disk.files(in: "/store") == found)
+    _ = Result { try store.closeBlocking() }
+    #expect(disk.files(in: "/store") == found)
+    if let second = second.flatMap(\.self) {
+      _ = try second.refresh()
+      #expect(try second.names() == ["for what is there"])
+      try second.closeBlocking()
+    } else {
+      let there = try open(OtherProcess(disk), seed: 5)
+      #expect(try there.names().contains("for what is there"))
+      try there.closeBlocking()
+    }
+  }
+
+  /// Some drives say of each file that it has no name, and number files anew when they are mounted again.
+  @Test func `is not given up on a drive that counts no names`() throws {
+    let disk = SimulatedDisk()
+    disk.countNoNames()
+    let clock = SimulatedClock()
+    let store = try RecordStore.openBlocking(
+      at: "/store",
+      environment: StoreEnvironment(
+        SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: 1)), isSimulated: true))
+    try store.put("a")
+    disk.remount()
+    clock.advance(milliseconds: Int64(StoreLook.milliseconds))
+    try store.put("b")
+    // What is there in its place is found all the same.
+    try disk.renameFolder("/store", to: "/moved")
+    clock.advance(milliseconds: Int64(StoreLook.milliseconds))
+    #expect(code { try store.put("c") } == .storeReplaced)
+    _ = Result { try store.closeBlocking() }
+  }
+
   /// What lies at the path when it is resumed: an older copy; or one that another process has gone on with, beyond what was
   /// acknowledged here, and whose tables say so.
   @Test(arguments: [0, 1, 40]) func `is not resumed over an older copy, which stays as it is`(_ later: Int) throws {

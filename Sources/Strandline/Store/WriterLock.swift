@@ -11,6 +11,18 @@ struct WriterCall: Sendable {
   let site: CallSite
 
   init(_ name: String, _ site: CallSite) { (self.name, self.site) = (name, site) }
+
+  /// The refusal of a call from this one's closure, for which it would wait.
+  ///
+  /// - Parameters:
+  ///   - name: the function that was called.
+  ///   - advice: what to do instead.
+  func refusing(_ name: String, _ advice: String) -> StrandlineError {
+    StrandlineError(
+      .misuse,
+      "'\(name)' was called inside the closure of '\(self.name)' at \(site.fileID):\(site.line), and would wait for it; "
+        + advice)
+  }
 }
 
 /// The writer's state and its lock.
@@ -61,9 +73,6 @@ package struct WriterLock: ~Copyable, Sendable {
   borrowing func requireFree(for name: String, instead advice: String) throws(StrandlineError) {
     // Only the thread itself writes its own number here.
     guard thread.load(ordering: .relaxed) == CurrentThread.id, let holder = holder.withLock({ $0 }) else { return }
-    throw StrandlineError(
-      .misuse,
-      "'\(name)' was called inside the closure of '\(holder.name)' at \(holder.site.fileID):\(holder.site.line), and would "
-        + "wait for it; \(advice)")
+    throw holder.refusing(name, advice)
   }
 }

@@ -21,28 +21,51 @@ struct InboxLog {
   private let transactions: [ClosedRange<UInt64>]
   private let path: String
 
-  /// Opens the inbox of the store that lies at a path.
+  /// Opens the inbox of a store.
   ///
+  /// A log is opened by its path, at which another store may be by now: then nothing of that one's inbox is opened.
+  ///
+  /// - Parameters:
+  ///   - folder: the store's.
+  ///   - check: throws if the store is not at its path. It is asked where what is there does not look like the store's inbox: on
+  ///     drives that change the numbers of files this decides.
   /// - Throws: `LogError`, `.held` if another process has it open.
-  init(ofStoreAt path: String, _ environment: SystemEnvironment, createIfAbsent: Bool) throws {
+  init(
+    ofStoreIn folder: any Folder, _ environment: SystemEnvironment, createIfAbsent: Bool, check: () throws -> Void
+  ) throws {
     let options = LogOptions(
       segmentBytesMax: 1 << 20, preallocationFirstStepBytes: 64 << 10, preallocationStepBytesMax: 1 << 20,
       lockWaitMilliseconds: Self.lockWaitMilliseconds, controlIntervalMilliseconds: nil, ballastBytes: 0,
       upkeep: .onDemand)
     var found: [ClosedRange<UInt64>] = []
     var first: UInt64?
-    self.path = Self.path(ofStoreAt: path)
+    path = folder.path(of: RecordStore.inboxFolderName)
+    if try folder.kind(of: RecordStore.inboxFolderName) == .directory {
+      try Self.require(environment.fileSystem.folder(path), in: folder, check)
+    }
     log = try Log.open(
-      at: self.path, role: .inbox, options: options, environment: environment, createIfAbsent: createIfAbsent
+      at: path, role: .inbox, options: options, environment: environment, createIfAbsent: createIfAbsent
     ) { event in
       let begin = first ?? event.lsn
       first = event.isLast ? nil : begin
       if event.isLast { found.append(begin...event.lsn) }
     }
     transactions = found
+    do { try Self.require(log.folder, in: folder, check) } catch {
+      _ = Result { try log.close() }
+      throw error
+    }
   }
 
-  static func path(ofStoreAt path: String) -> String { path + "/" + RecordStore.inboxFolderName }
+  /// - Parameters:
+  ///   - found: what the path led to.
+  ///   - folder: the store's.
+  private static func require(_ found: any Folder, in folder: any Folder, _ check: () throws -> Void) throws {
+    if try !folder.hasInbox(found) { try check() }
+  }
+
+  /// The folder of the inbox, which stays the same one wherever it is moved.
+  var folder: any Folder { log.folder }
 
   /// The UUID of its log.
   var uuid: [UInt8] { log.storeUUID }
@@ -121,6 +144,17 @@ struct InboxLog {
   func close() throws { try log.close() }
 }
 
+extension Folder {
+  /// Whether a folder that was found by a path is the inbox in this store's folder.
+  func hasInbox(_ found: any Folder) throws(SystemError) -> Bool {
+    let lockName = [RecordStore.inboxFolderName, LogFormat.lockName].joined(separator: "/")
+    guard let mine = try identity(of: lockName),
+      let there = try found.identity(of: LogFormat.lockName)
+    else { return false }
+    return mine.isSame(as: there)
+  }
+}
+
 extension RecordStore {
   /// The inbox's folder in the store's.
   package static let inboxFolderName = "inbox"
@@ -135,7 +169,10 @@ extension RecordStore {
     }
     do {
       let reader = try LogReader.open(
-        at: InboxLog.path(ofStoreAt: source.folder.path), role: .inbox, environment: environment)
+        at: source.folder.path(of: Self.inboxFolderName), role: .inbox, environment: environment)
+      guard try source.folder.hasInbox(reader.folder) else {
+        throw LogError(.replaced, "another store is at '\(source.folder.path)', and its inbox was not read")
+      }
       let position = sync.inbox.positions[reader.storeUUID] ?? .zero
       try reader.poll { event in
         guard event.lsn > position.rawValue else { return }

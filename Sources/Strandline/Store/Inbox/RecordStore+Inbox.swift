@@ -79,7 +79,7 @@ extension RecordStore {
   private func readInbox(_ log: Log, waitsForWriters: Bool = false) throws -> Bool {
     let inbox: InboxLog
     do {
-      inbox = try InboxLog(ofStoreAt: log.folder.path, environment, createIfAbsent: false)
+      inbox = try InboxLog(ofStoreIn: log.folder, environment, createIfAbsent: false) { try log.checkPlace() }
     } catch let error as LogError where error.code == .absent || error.code == .held && !waitsForWriters {
       return false
     }

@@ -49,7 +49,8 @@ public struct StoreInbox: Sendable {
   /// - Throws: what the closure throws; then nothing was left. `StrandlineError`: `.noSuchStore` (the app makes the store),
   ///   `.storeHeld` if another process kept the inbox open for two seconds, `.diskFull`, `.outcomeUnknown`, `.tooLarge` (a
   ///   transaction has at most 64 MiB), `.damaged` and `.io` if the store or the inbox cannot be read, `.notAStore` if the
-  ///   inbox is that of another store.
+  ///   inbox is that of another store, `.misuse` in the closure of another call for the same inbox, `.storeReplaced` if the store was moved during the call: nothing was left, and another
+  ///   call finds what is there.
   /// - Complexity: that of ``RecordStore/openReadOnly(at:environment:)``, and O(what the inbox holds).
   @discardableResult
   public func write<Value>(
@@ -57,9 +58,11 @@ public struct StoreInbox: Sendable {
   ) throws -> Value {
     let site = CallSite(fileID, line)
     return try site.run("writing to the inbox of the store at '\(path)'") {
+      let turn = try OpenInboxes.begin(path, WriterCall("write", site), environment)
+      defer { OpenInboxes.end(turn) }
       // Before anything is made in a folder that is no store.
       let folder = try LogReader.folder(of: path, environment: environment)
-      let inbox = try InboxLog(ofStoreAt: folder.path, environment, createIfAbsent: true)
+      let inbox = try InboxLog(ofStoreIn: folder, environment, createIfAbsent: true) { throw Self.moved(path) }
       let result = Result { try write(to: inbox, site, body) }
       // What was appended is durable, and an error would have the caller leave it twice; the next open clears up.
       _ = Result { try inbox.close() }
@@ -67,11 +70,19 @@ public struct StoreInbox: Sendable {
     }
   }
 
+  private static func moved(_ path: String) -> LogError {
+    LogError(
+      .replaced,
+      "the store at '\(path)' was moved, or another one was put there, during this call: nothing was left for it; write again",
+      file: path)
+  }
+
   private func write<Value>(
     to inbox: InboxLog, _ site: CallSite, _ body: (inout WriteTransaction) throws -> Value
   ) throws -> Value {
     // The call holds the inbox's lock: the app's store reads nothing of the inbox until this call has ended.
     let store = try RecordStore.openReadOnlyBlocking(at: path, environment: StoreEnvironment(environment))
+    guard try store.source.folder.hasInbox(inbox.folder) else { throw Self.moved(path) }
     // What is rehearsed is nowhere but in memory, so no table can be made again meanwhile.
     store.projections.onFailure { _ throws(StrandlineError) in
       throw StrandlineError(
@@ -111,6 +122,32 @@ public struct StoreInbox: Sendable {
     store.core.withLock { $0.versions.settle(through: $0.projections.appliedLSN) }
     guard let value else { preconditionFailure("a transaction was left whose closure did not run") }
     return value
+  }
+}
+
+/// The calls of this process that have an inbox open. A call from the closure of one would wait for that one's lock in vain.
+private enum OpenInboxes {
+  struct Turn: Sendable {
+    var thread: UInt
+    var path: String
+    var call: WriterCall
+  }
+  private static let turns = OrderedMutex<[Turn]>([])
+
+  /// - Throws: `.misuse` if this thread has the inbox open.
+  static func begin(_ path: String, _ call: WriterCall, _ environment: SystemEnvironment) throws -> Turn {
+    let turn = Turn(thread: CurrentThread.id, path: try environment.fileSystem.absolutePath(path), call: call)
+    let outer = turns.withLock { turns in
+      let outer = turns.first { $0.thread == turn.thread && $0.path == turn.path }
+      if outer == nil { turns.append(turn) }
+      return outer
+    }
+    if let outer { throw outer.call.refusing(call.name, "use its transaction") }
+    return turn
+  }
+
+  static func end(_ turn: Turn) {
+    turns.withLock { turns in turns.removeAll { $0.thread == turn.thread && $0.path == turn.path } }
   }
 }
 
