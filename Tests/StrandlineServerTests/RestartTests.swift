@@ -46,6 +46,37 @@ struct RestartTests {
     .init(operationType: "create", zone: .init(zoneID: WireZoneID(notes)))
   ])
 
+  @Test func `a journal whose folder is moved and replaced is written on nowhere, and the server says so`() async throws
+  {
+    let (disk, clock) = (SimulatedDisk(), SimulatedClock())
+    func open(_ path: String, seed: UInt64) throws -> CloudServer {
+      try CloudServer(
+        directory: path, limits: ServerLimits(),
+        environment: SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: seed)),
+        controlIntervalMilliseconds: nil)
+    }
+    for (path, name) in [("/other", "other"), ("/server", "own")] {
+      let server = try open(path, seed: path == "/other" ? 1 : 2)
+      try await server.client().createZone(notes)
+      try await server.client().note(name)
+      try server.close()
+    }
+    let server = try open("/server", seed: 3)
+    try await server.client().note("acknowledged")
+    try disk.renameFolder("/server", to: "/moved")
+    try disk.renameFolder("/other", to: "/server")
+    let found = Dictionary(
+      uniqueKeysWithValues: disk.paths.filter { $0.hasPrefix("/server/") }.map { ($0, disk.peek($0)) })
+    clock.advance(milliseconds: 200)
+    await #expect(throws: CloudError.self) { try await server.client().note("late") }
+    #expect(server.failure?.contains("moved away from '/server'") == true, "\(server.failure ?? "it goes on")")
+    _ = Result { try server.close() }
+    for path in disk.paths where path.hasPrefix("/server/") { #expect(found[path] == disk.peek(path), "\(path)") }
+    let moved = try open("/moved", seed: 4)
+    #expect(try await moved.client().everything().changes.map(\.mark).sorted() == ["acknowledged", "own"])
+    try moved.close()
+  }
+
   @Test func `after a restart everything is there and tokens go on`() async throws {
     let disk = SimulatedDisk()
     let first = try Self.open(disk)

@@ -161,6 +161,24 @@ enum WrongPage: CaseIterable, Sendable {
     try await expectAgreement(a, b)
   }
 
+  /// As many as are looked up without a person's word, and more than one lookup holds.
+  @Test func `goes and stays by two lookups, each of at most 200 names`() async throws {
+    let (_, a, b, cloud) = try await devicesWithNotes(1_200)
+    let store = try await a.open()
+    try await store.write { tx in for number in 0..<210 { try tx.delete(RecordID("n\(number)")) } }
+    try await a.exchange()
+    cloud.refuse { script in
+      script.requests[.zoneChanges] = [tokenExpired]
+      script.hidesDeletions = true
+      script.hidden = Set((210..<230).map { "n\($0)" })
+    }
+    try await b.exchange()
+    #expect(cloud.count(.lookup) == 2, "\(cloud.count(.lookup))")
+    #expect(try await b.livingNames() == noteNames(1_200).subtracting(noteNames(210)))
+    #expect(try await !b.mainZone().ghostsPossible)
+    try await expectAgreement(a, b)
+  }
+
   @Test func `costs no request if it is nothing`() async throws {
     let (_, a, b, cloud) = try await devicesWithNotes(30)
     try await a.put("n0", ["title": "newer"])
