@@ -203,7 +203,7 @@ extension CloudServer {
     // The documented default is true. The default zone is never atomic.
     let isAtomic = (message.atomic ?? true) && !isDefault
     let touch = ServerTimestamp(
-      milliseconds: environment.clock.wallMilliseconds(),
+      milliseconds: wallMilliseconds,
       user: key.user.isEmpty ? CloudServer.defaultUser : key.user, device: "1")
     let base = Draft(
       server: self, zone: zone, requestUUID: environment.random.bytes(16), touch: touch,

@@ -157,9 +157,25 @@ public final class CloudServer: Sendable {
 
   /// Sets the faults. The counts of `throttle` and `dropAnswer` start again; each call with `expireTokens` expires all
   /// tokens given out so far.
-  public func setFaults(_ faults: ServerFaults) {
+  public func setFaults(_ faults: ServerFaults) { set(faults) { _ in true } }
+
+  /// The faults that requests will still meet: with what is left of the counts, and without those of which nothing is.
+  package var faultsAhead: ServerFaults { front.withLock { Self.ahead($0) } }
+
+  /// Switches to other faults. What was on and stays on goes on: no token expires once more.
+  package func switchFaults(to faults: ServerFaults) { set(faults) { !$0.expireTokens } }
+
+  private static func ahead(_ front: Front) -> ServerFaults {
+    var faults = front.faults
+    if let left = front.throttled { faults.throttle?.requests = left }
+    if faults.throttle?.requests == 0 { faults.throttle = nil }
+    faults.dropAnswer = front.untilDrop
+    return faults
+  }
+
+  private func set(_ faults: ServerFaults, expiring: (ServerFaults) -> Bool) {
     core.withLock { core in
-      if faults.expireTokens { core.generation += 1 }
+      if faults.expireTokens, expiring(front.withLock { $0.faults }) { core.generation += 1 }
       core.staleRecords = faults.replayPage ? core.staleRecords ?? [:] : nil
       front.withLock { front in
         front.untilDrop = faults.dropAnswer

@@ -77,12 +77,21 @@ extension CloudServer {
   /// How long each answer is delayed.
   package var latencyMilliseconds: Int64 { front.withLock { $0.faults.latencyMilliseconds } }
 
+  private static let lastMilliseconds: Int64 = 253_402_300_799_999
+
+  /// The time by the server's clock, which the fault `clockAhead` may have moved: from 1970 to the year 9999.
+  var wallMilliseconds: Int64 {
+    let ahead = front.withLock { $0.faults.clockAheadMilliseconds }
+    let (time, isBeyond) = environment.clock.wallMilliseconds().addingReportingOverflow(ahead)
+    return isBeyond ? (ahead < 0 ? 0 : Self.lastMilliseconds) : min(max(time, 0), Self.lastMilliseconds)
+  }
+
   /// Answers a request. Blocks until the journal's sync has returned.
   package func answer(_ request: HTTPRequest) -> ServerAnswer {
     let uuid = RecordName.random(high: environment.random.next(), low: environment.random.next())
     var headers: HTTPHeaders = [
       "Content-Type": "application/json; charset=UTF-8", "X-Apple-Request-UUID": uuid,
-      "X-Apple-CloudKit-Version": "1.0", "Date": HTTPDate.text(environment.clock.wallMilliseconds()),
+      "X-Apple-CloudKit-Version": "1.0", "Date": HTTPDate.text(wallMilliseconds),
     ]
     do throws(ServerRefusal) {
       if request.method == "OPTIONS", let methods = try methods(at: request.path) {

@@ -45,6 +45,14 @@ public struct ServerFaults: Sendable, Hashable {
   public var requireSession = false
   /// With `requireSession`: a token is valid for one request only.
   public var strictRotation = false
+  /// By how much the server's clock is ahead of this machine's, in whole milliseconds; negative where it is behind. Answers show
+  /// it in `Date`, and records in the times at which the server saved them. Set it lower while clients run, and the clock goes
+  /// back.
+  public var clockAhead: Duration {
+    get { .milliseconds(clockAheadMilliseconds) }
+    set { clockAheadMilliseconds = newValue.wholeMilliseconds }
+  }
+  package var clockAheadMilliseconds: Int64 = 0
   /// `create` of a name that exists is refused with `CONFLICT` instead of `EXISTS`; which one the live service uses is
   /// not known.
   public var createConflictInsteadOfExists = false

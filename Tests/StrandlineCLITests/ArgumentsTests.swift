@@ -91,6 +91,10 @@ struct ArgumentsTests {
       ["serve", "--throttle", "1:1e9", "D"],
       "--throttle takes N or N:SECONDS, with N from 1 and SECONDS from 0 to 86400, not '1:1e9'"
     ),
+    (
+      ["serve", "--clock", "400000000", "D"],
+      "--clock takes a whole number from -316224000 to 316224000, not '400000000'"
+    ),
     (["serve", "--port", "70000", "D"], "--port takes a whole number from 0 to 65535, not '70000'"),
     (["crash-test", "--seed", "abc"], "--seed takes a number, decimal or 0x…, not 'abc'"),
     (["simulate", "--faults", "rain"], "--faults takes 'all', 'none' or names with commas between them, not 'rain'"),

@@ -146,6 +146,42 @@ struct `A page` {
     #expect(await server.end().code == .done)
   }
 
+  @Test func `of a server shows what is left of a fault, and switches one without another`() async throws {
+    let (machine, lines) = Machine.withLines()
+    let server = try await PageServing(
+      ["serve", "--throttle", "2:9", "--expired-tokens", "--clock", "-3600", "/srv"], on: machine, lines)
+    let cookie = try await server.cookie()
+    let base = "/database/1/iCloud.test/development/private"
+    let post = [cookie, server.ownOrigin, try await server.changeToken(cookie)]
+    func faults() async throws -> String { try await server.ask("GET", "/api/faults", [cookie]).body }
+    #expect(try await faults().contains(#""throttle":{"requests":2,"seconds":9}"#))
+    #expect(try await server.ask("POST", base + "/zones/modify", body: Self.newZone).status == 503)
+    #expect(try await faults().contains(#""throttle":{"requests":1,"seconds":9}"#))
+    #expect(try await server.ask("POST", base + "/zones/modify", body: Self.newZone).status == 503)
+    #expect(try await faults().contains(#""throttle":null"#))
+    #expect(try await server.ask("POST", base + "/zones/modify", body: Self.newZone).status == 200)
+    let note = try await server.ask("POST", base + "/records/modify", body: Self.newNote)
+    let modified = try #require(note.body.firstMatch(of: /"modified":\{[^}]*"timestamp":(\d+)/)).1
+    let ago = machine.environment.clock.wallMilliseconds() - (Int64(modified) ?? 0)
+    #expect((3_600_000..<7_200_000).contains(ago), "\(note.body)")
+    // A token that was given out since: no other switch lets it expire, that of the tokens does.
+    let changes = #"{"zones":[{"zoneID":{"zoneName":"Main"}TOKEN}]}"#
+    func fetch(_ token: String) async throws -> String {
+      try await server.ask("POST", base + "/changes/zone", body: changes.replacing("TOKEN", with: token)).body
+    }
+    let token = try #require(try await fetch("").firstMatch(of: /"syncToken":"([^"]+)"/)).1
+    let since = #","syncToken":"\#(token)""#
+    let other = "w=--expired-tokens&w=--clock&w=3600&w=--drop-answer&w=3"
+    #expect(
+      try await server.ask("POST", "/api/faults", post, body: other).body.contains(#""clock":3600,"drop-answer":3"#))
+    let still = try await fetch(since)
+    #expect(!still.contains("serverErrorCode") && still.contains("syncToken"), "\(still)")
+    #expect(try await server.ask("POST", "/api/faults", post, body: "").body.contains(#""clock":0"#))
+    #expect(try await server.ask("POST", "/api/faults", post, body: "w=--expired-tokens").status == 200)
+    #expect(try await fetch(since).contains("serverErrorCode"))
+    _ = await server.end()
+  }
+
   private static let newZone = #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"Main"}}}]}"#
   private static let newNote =
     #"{"zoneID":{"zoneName":"Main"},"operations":[{"operationType":"create","record":{"recordType":"Note","#

@@ -89,6 +89,40 @@ struct FaultTests {
     #expect(try await client.lookup(["a"], in: notes)["a"]?.record == nil, "a deletion needs no space")
   }
 
+  @Test func `a clock that is ahead, and goes back, is in each answer and in each record`() async throws {
+    var faults = ServerFaults()
+    faults.clockAhead = .seconds(7_200)
+    let environment = SystemEnvironment.still()
+    let server = CloudServer(inMemory: environment, faults: faults)
+    let client = server.client()
+    try await client.createZone(notes)
+    func modified(_ name: String) async throws -> Int64 {
+      try await client.note(name)
+      let record = try #require(try await client.lookup([name], in: notes)[name]?.record)
+      return try #require(record.system.modified).milliseconds - environment.clock.wallMilliseconds()
+    }
+    func date() -> Int64? {
+      let answer = server.answer(HTTPRequest(method: "GET", origin: "http://127.0.0.1", path: "/none"))
+      guard case .respond(let response) = answer else { return nil }
+      return response.headers["date"].flatMap { HTTPDate.milliseconds($0) }.map {
+        $0 - environment.clock.wallMilliseconds()
+      }
+    }
+    #expect(try await modified("a") == 7_200_000)
+    #expect(try #require(date()) / 1_000 >= 7_199)
+    faults.clockAhead = .seconds(-7_200)
+    server.setFaults(faults)
+    #expect(try await modified("b") == -7_200_000)
+    #expect(try #require(date()) / 1_000 <= -7_199)
+    server.setFaults(ServerFaults())
+    #expect(try await modified("c") == 0)
+    for extreme in [Duration.seconds(Int64.max), .seconds(Int64.min)] {
+      faults.clockAhead = extreme
+      server.setFaults(faults)
+      try await client.note("d\(extreme > .zero)")
+    }
+  }
+
   @Test func `users, containers and environments have separate databases`() async throws {
     let server = CloudServer.still()
     func client(_ container: String, _ environment: CloudEnvironment, _ user: String) -> WebServicesDatabase {

@@ -40,6 +40,9 @@ extension Command {
       Option("--drop-answer", "N", "Apply the N-th upload, print 'dropped answer N' and close without an answer."),
       Option("--expired-tokens", "Refuse the change tokens of earlier runs as expired."),
       Option("--replay-page", "After a deletion, send the first page of changes once more as it was."),
+      Option(
+        "--clock", "SECONDS",
+        "Let the server's clock be so many seconds ahead; behind, if it is negative. At most ten years."),
       Option("--quota-exceeded", "Refuse every request that saves records with QUOTA_EXCEEDED."),
       Option("--no-schema", "Take any type of value for a field. Else its first value fixes it, as at CloudKit."),
       Option("--require-session", "Require a sign-in; each answer carries the next session token."),
@@ -74,6 +77,7 @@ struct ServeCommand: Sendable {
   private static let tokenFileBytesMax = 1 << 20
   private static let daySeconds: Double = 86_400
   private static let dayMilliseconds: Int64 = 86_400_000
+  private static let clockSecondsMax: Int64 = 10 * 366 * 86_400
 
   init(_ arguments: Arguments, _ console: Console) throws {
     directory = arguments.operands[0]
@@ -100,6 +104,8 @@ struct ServeCommand: Sendable {
     faults.latencyMilliseconds = try arguments.number("--latency", in: 0...dayMilliseconds) ?? 0
     faults.throttle = try arguments["--throttle"].map { text throws(UsageError) in try throttle(text) }
     faults.dropAnswer = try arguments.number("--drop-answer", in: 1...Int.max)
+    faults.clockAheadMilliseconds =
+      1_000 * (try arguments.number("--clock", in: -clockSecondsMax...clockSecondsMax) ?? 0)
     faults.expireTokens = arguments.has("--expired-tokens")
     faults.replayPage = arguments.has("--replay-page")
     faults.quotaExceeded = arguments.has("--quota-exceeded")

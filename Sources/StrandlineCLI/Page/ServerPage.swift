@@ -107,7 +107,7 @@ private struct ServerSource: PageSource {
       do { return PageService.json(.array(try cloud.databases().map(Self.json))) } catch {
         return PageService.refusal(503, "the server does not answer: \(cloud.failure ?? "\(error)")")
       }
-    case "faults": return PageService.json(cloud.faults.json)
+    case "faults": return PageService.json(cloud.faultsAhead.json)
     case "requests": return PageService.json(.array(requests.after(0).map { .object($0.members) }))
     case "request":
       guard let entry = requests.after(0).first(where: { String($0.number) == query["number"] }) else {
@@ -139,8 +139,8 @@ private struct ServerSource: PageSource {
     guard name == "faults" else { return nil }
     do throws(UsageError) {
       let arguments = try Arguments([verbs.path] + query.all("w"), for: .serve)
-      cloud.setFaults(try ServeCommand.faults(arguments))
-      return PageService.json(cloud.faults.json)
+      cloud.switchFaults(to: try ServeCommand.faults(arguments))
+      return PageService.json(cloud.faultsAhead.json)
     } catch { return PageService.refusal(400, error.message) }
   }
 
@@ -152,8 +152,8 @@ private struct ServerSource: PageSource {
         last = entry.number
         guard stream.send(PageService.event("request", .object(entry.members))) else { return }
       }
-      guard cloud.faults != faults else { continue }
-      let now = cloud.faults
+      let now = cloud.faultsAhead
+      guard now != faults else { continue }
       faults = now
       guard stream.send(PageService.event("faults", now.json)) else { return }
     } while stream.pause(Self.pollMilliseconds)
@@ -186,6 +186,7 @@ extension ServerFaults {
           "seconds": $0.retryAfter.map { .integer(Int64($0.rounded())) } ?? .null,
         ])
       } ?? .null,
+      "clock": .integer(clockAheadMilliseconds / 1_000),
       "drop-answer": dropAnswer.map { .integer(Int64($0)) } ?? .null, "expired-tokens": .bool(expireTokens),
       "replay-page": .bool(replayPage), "quota-exceeded": .bool(quotaExceeded),
       "require-session": .bool(requireSession), "strict-rotation": .bool(strictRotation),
