@@ -49,6 +49,7 @@ struct `The lines of JSON` {
     for (words, keys) in [
       (["status", "--json", "/B"], ["records", "unsettled", "zones", "held", "quarantine"]),
       (["log-dump", "--json", "--hex", "/B"], ["lsn", "kind", "detail", "segment", "offset", "hex"]),
+      (["compact", "--dry-run", "--history", "latest", "--json", "/B"], ["bytesBefore", "eventsDropped"]),
       (["compact", "--json", "/B"], ["bytesBefore", "segmentsAfter", "quarantine"]),
     ] {
       let found = try JSONPage.check(await machine.run(words, input: []).out, of: words[0])

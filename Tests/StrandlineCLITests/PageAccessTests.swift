@@ -155,6 +155,7 @@ struct `Who may ask a page` {
       ("query", ["Note", "--limit", "1"], #""cursor":""#), ("why", ["a"], #""state":"pending""#),
       ("query", ["Note", "--count"], #""lines":["2"]"#),
       ("log-dump", ["--from", "2", "--to", "3"], #""recordName":"a""#), ("index", ["list"], #""lines":[]"#),
+      ("compact", ["--dry-run", "--history", "latest"], #""eventsDropped":0"#),
     ]
     for (verb, words, part) in good {
       let answer = try await page.verb(verb, words)
@@ -167,7 +168,8 @@ struct `Who may ask a page` {
       ("get", ["/B", "secret"]), ("types", ["/B"]), ("log-dump", ["--follow"]), ("query", ["Note"]),
       ("query", ["Note", "--limit", "1001"]), ("pending", []), ("held", ["retry"]), ("held", ["release", "a"]),
       ("zones", ["resume", "Main"]), ("index", ["drop", "Note"]), ("index", []), ("put", ["{}"]), ("delete", ["a"]),
-      ("compact", []), ("export", []), ("serve", []), ("", []), ("verify", ["--against", "http://127.0.0.1:1"]),
+      ("compact", []), ("compact", ["--history", "latest"]), ("compact", ["--dry-run", "--prove"]), ("export", []),
+      ("serve", []), ("", []), ("verify", ["--against", "http://127.0.0.1:1"]),
     ] {
       let answer = try await page.verb(verb, words)
       #expect(

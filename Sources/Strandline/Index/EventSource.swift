@@ -97,6 +97,14 @@ package enum EventSource: Sendable {
     }
   }
 
+  /// Hands the durable events of a range that are left to `visit`, in order, until it returns false.
+  package func forEachEvent(in lsns: ClosedRange<UInt64>, _ visit: (LogEvent) throws -> Bool) throws {
+    switch self {
+    case .writer(let log): try log.forEachEvent(in: lsns, visit)
+    case .reader(let reader): try reader.forEachEvent(in: lsns, visit)
+    }
+  }
+
   /// The newest event by whose state a compaction has left anything out; see `Log.compactedLSN()`.
   package func compactedLSN() throws(StrandlineError) -> LSN {
     do throws(LogError) {

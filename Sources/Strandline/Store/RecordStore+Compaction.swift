@@ -144,7 +144,7 @@ extension RecordStore {
       if history == .latest { projections.withLock { $0.beginJudgement(after: LSN(log.durableLSN)) } }
       defer { projections.withLock { $0.endJudgement() } }
       if history == .latest || ratio == nil { try log.finishSegment() }
-      let (limit, damage) = try lastEvent(before: history, log, step)
+      let (limit, damage) = try lastEvent(before: history, source, step)
       guard limit > 0 else {
         if let damage { throw damage }
         return
@@ -192,10 +192,10 @@ extension RecordStore {
   }
 
   /// The last event that may go for its age; 0 if none may. Damage ends what can be judged.
-  private func lastEvent(
-    before history: HistoryRetention, _ log: Log, _ step: () throws -> Void
+  func lastEvent(
+    before history: HistoryRetention, _ log: EventSource, _ step: () throws -> Void = {}
   ) throws -> (lsn: UInt64, damage: (any Error)?) {
-    let durable = log.durableLSN
+    let durable = log.durableLSN.rawValue
     let oldest: Int64
     switch history {
     case .all: return (0, nil)

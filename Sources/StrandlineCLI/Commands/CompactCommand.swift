@@ -16,16 +16,24 @@ extension Command {
     options: [
       .json,
       Option("--history", "DAYS", "Keep the events of so many days; latest: keep none for their age. Default: 30."),
+      Option(
+        "--dry-run",
+        "Only say what it would remove, beside an app that writes the store; views and projections may keep some."),
       Option("--prove", "Replay what would stay, beside the rules that judge it, before anything is removed. Slower."),
     ],
     examples: [
       Example("Compact a store", "strandline compact STORE"),
       Example("Keep no more than what records and the server need", "strandline compact --history latest STORE"),
+      Example("What it would remove", "strandline compact --dry-run STORE"),
       Example("The sizes before and after, as JSON", "strandline compact --json STORE"),
     ],
     run: { arguments, console in
       let path = arguments.operands[0]
       let history = try arguments.history()
+      if arguments.has("--dry-run") {
+        guard !arguments.has("--prove") else { throw UsageError(message: "--dry-run takes no --prove") }
+        return try preview(path, history, isJSON: arguments.has("--json"), console)
+      }
       return try withStore(path, console, create: false) { store in
         let report = try store.compactBlocking(
           keeping: history, proof: arguments.has("--prove") ? .both : .standard)
@@ -39,6 +47,43 @@ extension Command {
         return .done
       }
     })
+}
+
+extension Command {
+  private static func preview(
+    _ path: String, _ history: HistoryRetention, isJSON: Bool, _ console: Console
+  ) throws -> ExitCode {
+    guard let preview = try readOnly(path, console).previewCompaction(keeping: history) else {
+      throw Failure(
+        .usage, "a part of so long a log is only judged by a compaction itself", try: "--history latest")
+    }
+    if isJSON {
+      try console.write(preview.json.canonicalBytes + [UInt8(ascii: "\n")])
+    } else {
+      try console.print(preview.text)
+    }
+    return .done
+  }
+}
+
+extension CompactionPreview {
+  fileprivate var text: String {
+    if eventsBefore == 0 {
+      return "Nothing would go: every event is younger than the history that stays (--history says how much)."
+    }
+    return "\(Words.bytes(bytesBefore)) would become \(Words.bytes(bytesAfter)); "
+      + "\(Words.count(Int(clamping: eventsAfter))) of \(Words.plural(Int(clamping: eventsBefore), "event")) would stay, "
+      + "\(Words.count(Int(clamping: eventsBefore - eventsAfter))) would go"
+  }
+
+  /// The object that `compact --dry-run --json` prints.
+  fileprivate var json: JSONValue {
+    .object([
+      "bytesBefore": .integer(Int64(clamping: bytesBefore)), "bytesAfter": .integer(Int64(clamping: bytesAfter)),
+      "eventsKept": .integer(Int64(clamping: eventsAfter)),
+      "eventsDropped": .integer(Int64(clamping: eventsBefore - eventsAfter)),
+    ])
+  }
 }
 
 extension Arguments {

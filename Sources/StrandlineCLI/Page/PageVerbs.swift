@@ -11,6 +11,8 @@ struct PageVerb: Sendable {
   var name: String
   /// Options besides `--json`.
   var options: Set<String> = []
+  /// Options without which it may not be asked.
+  var needs: Set<String> = []
   /// How many operands follow the store.
   var operands: ClosedRange<Int> = 0...0
   /// What the first of them must be one of; nil for anything.
@@ -32,6 +34,7 @@ struct PageVerb: Sendable {
       options: ["--zone", "--where", "--sort", "--limit", "--after", "--explain", "--count"], operands: 1...1,
       isLimited: true),
     logDump, PageVerb(name: "verify"),
+    PageVerb(name: "compact", options: ["--dry-run", "--history"], needs: ["--dry-run"]),
   ]
 
   /// The verbs that read a server's journal.
@@ -53,6 +56,9 @@ struct PageVerb: Sendable {
     let given = Set(arguments.values.keys).union(arguments.flags).subtracting(["--json"])
     if let option = given.subtracting(options).sorted().first {
       throw UsageError(message: "a page cannot ask \(name) with \(option)")
+    }
+    if let option = needs.subtracting(given).sorted().first {
+      throw UsageError(message: "a page cannot ask \(name) without \(option)")
     }
     guard operands.contains(arguments.operands.count - 1), arguments.operands.count < 2 || isForm(arguments.operands[1])
     else { throw UsageError(message: "a page cannot ask \(name) with these words") }

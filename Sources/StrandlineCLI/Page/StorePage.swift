@@ -106,6 +106,7 @@ struct StorePage: PageSource {
     return .object([
       "segments": .array(segments),
       "tables": .array(try files(folder, StoreIndex.folderName).map(Self.json)),
+      "contents": .array(try files(folder, LogFormat.contentFolderName).map(Self.json)),
       "others": .array(found.filter { SegmentName.segmentID(of: $0.name) == nil }.map(Self.json)),
       "compacted": try store.map { .integer(Int64(clamping: try $0.source.compactedLSN().rawValue)) } ?? .null,
     ])
