@@ -109,6 +109,8 @@ class Browser:
         self.asked = {}
         # Changes the text of answers with data, for what no server of ours sends.
         self.doctor = None
+        # Answers that are kept back; None if none is.
+        self.kept = None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -124,6 +126,18 @@ class Browser:
         self.call("Fetch.disable")
         if patterns:
             self.call("Fetch.enable", patterns=patterns)
+
+    def hold(self):
+        """From now on no answer with data arrives."""
+        self.change(lambda body: body)
+        self.kept = []
+
+    def release(self):
+        """Lets all arrive that were kept back, and the next ones too."""
+        kept, self.kept = self.kept, None
+        for params in kept:
+            self._doctor(params)
+        self.change(None)
 
     def close(self):
         self.process.terminate()
@@ -197,6 +211,9 @@ class Browser:
             self._overlay(params)
 
     def _doctor(self, params):
+        if self.kept is not None:
+            self.kept.append(params)
+            return
         if not self.doctor:
             self._send("Fetch.continueRequest", {"requestId": params["requestId"]})
             return

@@ -9,6 +9,9 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
+import urllib.request
+from email.utils import parsedate_to_datetime
 
 from browser import Browser
 
@@ -124,7 +127,8 @@ def leave(browser, page):
 
 
 def to(browser, hash_):
-    browser.script(f"location.hash = {json.dumps(hash_)}")
+    # The page's own listener comes first, so its questions are asked when this one is called.
+    browser.script(f"new Promise(done => {{ addEventListener('hashchange', () => setTimeout(done, 0), {{once: true}}); setTimeout(done, 1000); location.hash = {json.dumps(hash_)}; }})")
     browser.settle()
     browser.wait("!document.querySelector('.loading')", what=f"{hash_} was read")
 
@@ -236,10 +240,76 @@ def store_views(browser, store):
     check(status == 403, "a change that is not allowed is refused", status)
     check("held" in command("status", store).stdout, "and has changed nothing")
     browser.errors.clear()
+    compaction(browser, store)
+    states(browser)
     doctored(browser)
     keyboard(browser)
     leave(browser, page)
+    a_sync(browser)
     say(f"page: the views of a store, {checks} checks")
+
+
+def compaction(browser, store):
+    """What a compaction would free, as the command says it."""
+    to(browser, "space")
+    click(browser, "Work it out")
+    browser.wait("document.querySelector('[aria-label=Compaction] .bar') && document.querySelector('[aria-label=Compaction] .says')", 120, what="what a compaction would free")
+    said = json.loads(command("compact", "--dry-run", "--history", "latest", "--json", store).stdout)
+    check(said["eventsDropped"] > 10, "a store that has synced has events that may go", said)
+    text = browser.script("document.querySelector('[aria-label=Compaction]').innerText")
+    check("Now 0 events would go" in text and f"and {said['eventsDropped']:,} if no history were kept" in text, "the page says the same", text, said)
+    bar = browser.script("document.querySelector('[aria-label=Compaction] .bar').getAttribute('aria-label')")
+    check("goes once it is 30 days old" in bar and "stays" in bar, "the picture has the parts", bar)
+    labelled(browser, "compaction")
+    contrast(browser, "compaction")
+    shots(browser, "compaction")
+
+
+def states(browser):
+    """What is shown while an answer is awaited, and when it fails."""
+    for view, name in (("records?type=Folder", "records"), ("sync", "sync"), ("log?kind=saved", "log"), ("space", "space")):
+        to(browser, "space" if view == "sync" else "sync")
+        browser.hold()
+        browser.script(f"location.hash = {json.dumps(view)}")
+        browser.wait("[...document.querySelectorAll('.loading')].some(e => e.getAttribute('role') === 'status' && e.checkVisibility())", what=f"{name} says that it is read")
+        if SHOTS:
+            browser.screenshot(f"{SHOTS}/loading-{name}.png")
+        browser.release()
+        browser.settle()
+        browser.wait("!document.querySelector('.loading')", what=f"{name} was read")
+        to(browser, "space" if view == "sync" else "sync")
+        browser.change(lambda body: body[:9])
+        browser.script(f"location.hash = {json.dumps(view)}")
+        browser.wait("[...document.querySelectorAll('.failed[role=alert], .note.bad')].some(e => e.innerText.includes('cut off'))", what=f"{name} says that it failed")
+        if SHOTS:
+            browser.screenshot(f"{SHOTS}/failed-{name}.png")
+        browser.change(None)
+        click(browser, "Try again")
+        browser.settle()
+        browser.wait("!document.querySelector('.failed') && !document.body.innerText.includes('cut off')", what=f"{name} is read again")
+        quiet(browser, f"the states of {name}")
+
+
+def a_sync(browser):
+    """A sync of another process, as far as its log tells."""
+    server = Page("serve", "--latency", "600", f"{work}/slow")
+    store = f"{work}/syncing"
+    chooser = random.Random(11)
+    command("import", store, "-", text="\n".join(record(number, chooser) for number in range(900) if number % 9 != 1) + "\n")
+    page = Page("open", "--no-browser", store)
+    visit(browser, page, "sync")
+    state = "document.querySelector('[aria-label=State] .note').innerText"
+    browser.wait(f"{state}.includes('No app has the store open, so no sync runs')", what="no sync runs")
+    syncing = subprocess.Popen([STRANDLINE, "sync", "--url", server.base, "--container", "iCloud.example", store], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    processes.append(syncing)
+    browser.wait(f"/A sync is under way, and (sends|waits for an answer): [0-9,]+ changes sent, [0-9,]+ answered;.* [0-9,]+ changes? still owed/.test({state})", 60, what="a sync is under way")
+    check(browser.script("document.querySelector('[aria-label=State] progress')?.max") == 800, "its progress has a measure", browser.script(state))
+    shots(browser, "syncing")
+    syncing.wait(120)
+    browser.wait(f"{state}.includes('no sync runs') && document.body.innerText.includes('everything is at the server')", 60, what="the sync has ended")
+    quiet(browser, "a sync")
+    leave(browser, page)
+    server.end()
 
 
 def doctored(browser):
@@ -366,7 +436,13 @@ def live_and_large(browser):
     say(f"page: {RECORDS} records: first view {first['ms']:.0f} ms after the request, {first['bytes']} bytes; pages of 200: median {scroll['median']:.0f} ms, slowest {scroll['slowest']:.0f} ms;"
         f" longest frame {scroll['longest']:.0f} ms; open holds {memory:.0f} MB")
     shots(browser, "scrolled")
-    browser.script("document.querySelector('.grid').scrollTop = 0")
+    to(browser, "space")
+    begun = time.monotonic()
+    click(browser, "Work it out")
+    browser.wait("document.querySelector('[aria-label=Compaction] .says')", 900, what="what a compaction of many records would free")
+    say(f"page: what a compaction would free is worked out in {time.monotonic() - begun:.1f} s; open holds {page.memory():.0f} MB then")
+    to(browser, "records")
+    browser.wait("document.querySelectorAll('.grid-row').length > 20")
     # Live: the numbers beside the type move while an import of 10,000 runs, and the log shows its events.
     count = "Number(document.querySelector('.side a[aria-current] .dim').textContent.replaceAll(',', ''))"
     reader = subprocess.Popen([STRANDLINE, "import", "--batch", "100", "--acks", store, "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
@@ -540,7 +616,105 @@ def hostile_tab(browser, store):
     say(f"page: a hostile tab, {checks} checks")
 
 
+def request(server, path, body=None):
+    """The status and the header of an answer to what an app sends."""
+    message = urllib.request.Request(server.base + path, body and json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(message, timeout=30) as answer:
+            return answer.status, answer.headers
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers
+
+
+def empty_server(browser):
+    server = Page("serve", f"{work}/empty-server")
+    visit(browser, server, "data")
+    for view, words in (("data", "No app has written anything yet"), ("requests", "No request yet"), ("log", "No event")):
+        to(browser, view)
+        browser.wait(f"document.body.innerText.includes('{words}')", what=f"an empty server's {view} says so")
+        shots(browser, "empty-server-" + view)
+    leave(browser, server)
+
+
+def all_faults(browser, server):
+    """Each fault is switched on, shown, and switched off, by the keyboard as by a click."""
+    to(browser, "faults")
+    browser.wait("document.querySelector('[aria-label=Faults] button')")
+    kinds = {"Latency": "--latency 500", "503 with Retry-After": "--throttle 3:2", "Lost answer": "--drop-answer 1", "Expired change tokens": "--expired-tokens",
+             "Old page": "--replay-page", "Quota": "--quota-exceeded", "Clock": "--clock -3600", "Sign-in": "--require-session", "Strict rotation": "--require-session --strict-rotation"}
+    names = browser.script("[...document.querySelectorAll('[aria-label=Faults] button[aria-pressed]')].map(b => b.getAttribute('aria-label'))")
+    check(sorted(names) == sorted(kinds), "the faults", names)
+    for name, words in kinds.items():
+        button = f"[...document.querySelectorAll('button[aria-pressed]')].find(b => b.getAttribute('aria-label') === {json.dumps(name)})"
+        number = 2 if name == "Strict rotation" else 1
+        browser.script(f"{button}.focus()")
+        browser.press("Enter")
+        browser.wait(f"{button}.getAttribute('aria-pressed') === 'true' && document.querySelector('.says code').textContent.includes({json.dumps(words)})", what=f"{name} is on")
+        browser.wait(f"document.querySelector('[data-view=faults] .badge')?.textContent === '{number}'", what=f"{name} is counted")
+        check(browser.script(f"document.activeElement === {button}"), f"the focus stays at {name}")
+        if name == "Clock":
+            ahead = parsedate_to_datetime(request(server, "/none")[1]["Date"]).timestamp() - time.time()
+            check(-3700 < ahead < -3500, "the server's clock has gone back by an hour", ahead)
+            shots(browser, "server-clock")
+        if name == "Latency":
+            begun = time.monotonic()
+            request(server, "/database/1/iCloud.example/development/private/zones/list")
+            check(time.monotonic() - begun > 0.45, "an answer waits")
+        if name == "Quota":
+            body = {"zoneID": {"zoneName": "Main"}, "operations": [{"operationType": "create", "record": {"recordType": "Note", "recordName": "quota", "fields": {}}}]}
+            check(request(server, "/database/1/iCloud.example/development/private/records/modify", body)[0] in (200, 413), "a save is refused")
+        if number == 2:
+            browser.script("[...document.querySelectorAll('button[aria-pressed]')].find(b => b.getAttribute('aria-label') === 'Sign-in').click()")
+        else:
+            browser.press("Enter")
+        browser.wait(f"{button}.getAttribute('aria-pressed') === 'false' && document.body.innerText.includes('none is on')", what=f"{name} is off")
+    check(abs(parsedate_to_datetime(request(server, "/none")[1]["Date"]).timestamp() - time.time()) < 60, "the clock is right again")
+    # What is left of a fault is shown as it is used.
+    browser.script("document.querySelector('[aria-label=\"503 with Retry-After\"]').click()")
+    browser.wait("document.body.innerText.includes('1 fault on')")
+    for _ in range(3):
+        status, header = request(server, "/database/1/iCloud.example/development/private/zones/list")
+        check(status == 503 and header["Retry-After"] == "2", "a request is refused", status)
+    browser.wait("document.body.innerText.includes('none is on')", what="a fault that is used up is off")
+    quiet(browser, "faults")
+
+
+def hostile_requests(browser, server):
+    """Names that an app sends in its address and in its body."""
+    evil = quote(EVIL)
+    for path in (f"/database/1/{evil}/development/private/records/query", f"/database/1/iCloud.example/development/private/{evil}", f"/{evil}"):
+        request(server, path, {"zoneID": {"zoneName": EVIL + TURN}, "query": {"recordType": SCRIPT}})
+    to(browser, "requests")
+    browser.wait("document.querySelector('.grid').innerText.includes('img')", what="hostile requests are listed")
+    for number in range(3):
+        browser.script(f"document.querySelectorAll('.grid-row')[{number}].click()")
+        browser.wait("document.querySelectorAll('.detail pre').length === 2", what="the bodies of a hostile request")
+        is_text(browser, "hostile requests", EVIL[:20])
+    browser.press("Escape")
+
+
+def server_again(browser, server):
+    """The server is killed and started again on its port."""
+    browser.expected = ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED", "401 (Unauthorized)", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET"]
+    server.end(kill=True)
+    browser.wait("!document.getElementById('lost').hidden", what="a lost server is said")
+    shots(browser, "server-lost")
+    other = Page("serve", "--port", server.port, f"{work}/server")
+    browser.wait("document.getElementById('lost').innerText.includes('new token')", what="a new token is said")
+    target = browser.call("Target.createTarget", url=other.url)["targetId"]
+    browser.wait("document.getElementById('lost').hidden", what="the server is found again")
+    browser.call("Target.closeTarget", targetId=target)
+    browser.wait("document.body.innerText.includes('No request yet')", what="it is another process's list")
+    request(other, "/database/1/iCloud.example/development/private/zones/list")
+    browser.wait("document.querySelectorAll('.grid-row').length === 1", what="requests come again")
+    browser.expected = []
+    quiet(browser, "the server's page, found again")
+    return other
+
+
 def server_views(browser, server, sync):
+    empty_server(browser)
     visit(browser, server)
     browser.wait("document.querySelectorAll('.grid-row').length > 3")
     to(browser, "data")
@@ -603,13 +777,24 @@ def server_views(browser, server, sync):
     to(browser, "faults")
     click(browser, "All off")
     browser.wait("document.body.innerText.includes('none is on')", what="all faults are off")
+    all_faults(browser, server)
+    hostile_requests(browser, server)
     to(browser, "log")
     browser.wait("document.querySelector('.grid').innerText.includes('recordSaved')")
     is_text(browser, "journal", None)
     check(browser.script("document.querySelector('.grid').clientHeight") > 200, "the table has its place")
     shots(browser, "server-journal")
     quiet(browser, "the server's page")
-    leave(browser, server)
+    to(browser, "requests")
+    slowest = []
+    for number in range(10):
+        before = browser.script("document.querySelector('.grid-row').firstChild.textContent")
+        request(server, "/database/1/iCloud.example/development/private/zones/list")
+        begun = time.monotonic()
+        browser.wait(f"document.querySelector('.grid-row').firstChild.textContent !== '{before}'", what="a request is shown")
+        slowest.append((time.monotonic() - begun) * 1000)
+    say(f"page: a request is shown {sorted(slowest)[5]:.0f} ms after its answer (median of 10; the worst {max(slowest):.0f} ms), asked every 50 ms")
+    leave(browser, server_again(browser, server))
     say(f"page: the views of a server, {checks} checks")
 
 

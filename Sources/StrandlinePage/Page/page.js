@@ -56,8 +56,7 @@ export function badge(name, number, isBad) {
 function nav() {
   const list = document.getElementById("views");
   const had = document.activeElement?.dataset?.view;
-  show(list,
-    views.map((view) => el("a",
+  show(list, views.map((view) => el("a",
       { href: "#" + view.name, "data-view": view.name, "aria-current": current?.view === view ? "page" : undefined },
     view.title, badges[view.name]?.number ? el("span", { class: "badge" + (badges[view.name].isBad ? " bad" : "") },
       badges[view.name].number) : null)));
@@ -85,7 +84,8 @@ function follow() {
       const data = JSON.parse(event.data);
       if (name === "moment") say(data.error ? "off" : "on", data.error ? "unreadable" : "event " + data.lsn.toLocaleString("en"),
         data.isWritten ? " · an app has it open" : data.error ? "" : " · no app has it open");
-      session.moment = name === "moment" ? data : session.moment;
+      if (name === "moment") session.moment = data;
+      if (name === "faults") badge("faults", Object.values(data).filter(Boolean).length || "", true);
       current?.shown.heard?.(name, data);
     });
   }
@@ -158,7 +158,7 @@ into(main, async () => {
   const path = document.getElementById("path");
   path.title = words(session.path);
   show(path, words(session.path));
-  views = session.kind === "store" ? storeViews(badge) : serverViews(badge);
+  views = session.kind === "store" ? storeViews(badge) : serverViews();
   if (session.kind === "server") say("on", "serving");
   addEventListener("hashchange", route);
   follow();

@@ -30,9 +30,7 @@ export function show(node, ...children) {
   return put(node, ...children);
 }
 
-export function button(text, listener, props) {
-  return el("button", { type: "button", ...props, on: { click: listener } }, text);
-}
+export function button(text, listener, props) { return el("button", { type: "button", ...props, on: { click: listener } }, text); }
 
 /** An address within the page: a view and its parameters. */
 export function address(view, params) {
@@ -159,9 +157,7 @@ export const session = {};
 
 async function ask(name, params, options) {
   const query = new URLSearchParams();
-  for (const [key,
-    value] of Object.entries(params ?? {})) for (const one of [value].flat()) if (one !== undefined && one !== null) query.append(key,
-    one);
+  for (const [key, value] of Object.entries(params ?? {})) for (const one of [value].flat()) if (one !== undefined && one !== null) query.append(key, one);
   let answer;
   try { answer = await fetch("/api/" + name + (options?.form || !query.size ? "" : "?" + query),
     { ...options, body: options?.form ? query.toString() : options?.body }); } catch (error) {
@@ -178,8 +174,7 @@ export function get(name, params, signal) { return ask(name, params, { signal })
 
 /** Changes something, with the secret that only this page has. */
 export function post(name, params) {
-  return ask(name, params,
-    { method: "POST", form: true,
+  return ask(name, params, { method: "POST", form: true,
       headers: { "Content-Type": "application/x-www-form-urlencoded", "X-Strandline-Token": session.changeToken } });
 }
 
@@ -210,8 +205,7 @@ function checked(answer) {
 export function loading(what) { return el("div", { class: "loading", role: "status" },
   el("span", { class: "spin", "aria-hidden": "true" }), what ?? "Reading …"); }
 
-export function empty(title,
-  ...hints) { return el("div", { class: "state small" }, el("h2", {}, title), hints.map((hint) => el("p", {}, hint))); }
+export function empty(title, ...hints) { return el("div", { class: "state small" }, el("h2", {}, title), hints.map((hint) => el("p", {}, hint))); }
 
 export function failed(error, again) {
   return el("div", { class: "state small failed", role: "alert" }, el("h2", {}, text(error.message)),
@@ -228,6 +222,20 @@ export async function into(node, read, what) {
   } catch (error) {
     if (node.turn === turn && error.name !== "AbortError") show(node, failed(error, () => into(node, read, what)));
   } finally { clearTimeout(wait); }
+}
+
+/** Shows new facts, and leaves open, scrolled and focused what was. */
+export function renew(board, nodes) {
+  const all = (selector) => [...board.querySelectorAll(selector)], controls = "a, button, summary, input";
+  const wasOpen = new Map(all("details").map((one) => [one.dataset.key, [one.open, one.querySelector(".list")?.scrollTop ?? 0]]));
+  const at = all(controls).indexOf(document.activeElement);
+  show(board, nodes);
+  for (const one of all("details")) if (wasOpen.has(one.dataset.key)) {
+    const list = one.querySelector(".list"), [isOpen, top] = wasOpen.get(one.dataset.key);
+    one.open = isOpen;
+    if (list) list.scrollTop = top;
+  }
+  if (at >= 0) all(controls)[at]?.focus({ preventScroll: true });
 }
 
 export function toast(message) {
@@ -315,8 +323,7 @@ export class Grid {
   /** Columns have `name`, `width` in characters, `isNumeric`, `field` (if it sorts), `order` ("asc", "desc") and `cell(row)`. */
   setColumns(columns) {
     this.columns = columns;
-    this.template = columns.map((column,
-      at) => at === columns.length - 1 ? `minmax(${column.width}ch, 1fr)` : column.width + "ch").join(" ");
+    this.template = columns.map((column, at) => at === columns.length - 1 ? `minmax(${column.width}ch, 1fr)` : column.width + "ch").join(" ");
     this.head.style.gridTemplateColumns = this.template;
     show(this.head, columns.map((column) => {
       const mark = column.order === "asc" ? " ↑" : column.order === "desc" ? " ↓" : "";
@@ -378,8 +385,7 @@ export class Grid {
     node.template = this.template;
     node.style.gridTemplateColumns = this.template;
     for (const column of this.columns) {
-      put(node,
-        el("div", { class: "cell" + (column.isNumeric ? " num" : ""), role: "gridcell" },
+      put(node, el("div", { class: "cell" + (column.isNumeric ? " num" : ""), role: "gridcell" },
           row ? column.cell(row) : el("span", { class: "dim" }, "…")));
     }
     if (row) row.isNew = false;

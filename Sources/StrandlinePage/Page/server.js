@@ -2,15 +2,15 @@
 
 import {
   Grid, address, button, bytes, calmly, copy, count, el, empty, failed, get, into, plural, plainTable, post, put,
-  send, session, show, shown, text, time, toast, typed, widthOf, words,
+  renew, send, session, show, shown, text, time, toast, typed, widthOf, words,
 } from "./parts.js";
 import { LogView } from "./store.js";
 
-export function serverViews(badge) {
+export function serverViews() {
   return [
     { name: "data", title: "Data", open: (node, params) => new Data(node, params) },
     { name: "requests", title: "Requests", open: (node) => new Requests(node) },
-    { name: "faults", title: "Faults", open: (node) => new Faults(node, badge) },
+    { name: "faults", title: "Faults", open: (node) => new Faults(node) },
     { name: "log", title: "Journal", open: (node, params) => new LogView(node, params, "server") },
   ];
 }
@@ -70,14 +70,12 @@ class Data {
       show(this.tabs);
       show(this.form);
       this.grid.node.hidden = true;
-      return show(this.results,
-        empty("No app has written anything yet", "Point one at this server:",
+      return show(this.results, empty("No app has written anything yet", "Point one at this server:",
           el("code", {}, text(`strandline sync --url ${location.origin} --container ID STORE`))));
     }
     this.grid.node.hidden = false;
-    this.zone = this.database.zones.find((one) => one.zoneName === params.get("zone")) ?? this.database.zones.reduce((most,
-      one) => most && living(most) >= living(one) ? most : one,
-      undefined);
+    this.zone = this.database.zones.find((one) => one.zoneName === params.get("zone"))
+      ?? this.database.zones.reduce((most, one) => most && living(most) >= living(one) ? most : one, undefined);
     this.tab = params.get("tab") ?? "query";
     this.showSide();
     this.showTabs();
@@ -134,23 +132,25 @@ class Data {
       const comparator = el("select", { "aria-label": "Comparator" },
         session.comparators.map((name) => el("option", { value: name, selected: name === filter.comparator }, name)));
       const kind = el("select", { "aria-label": "Type of the value" },
-        ["", "STRING", "INT64", "DOUBLE", "TIMESTAMP", "REFERENCE",
-          "BYTES"].map((name) => el("option", { value: name, selected: name === filter.kind }, name || "as it reads")));
+        ["", "STRING", "INT64", "DOUBLE", "TIMESTAMP", "REFERENCE", "BYTES"].map((name) => el("option", { value: name, selected: name === filter.kind }, name || "as it reads")));
       const name = el("input", { value: filter.name, placeholder: "field", "aria-label": "Field", size: 10 });
       const value = el("input", { value: filter.value, placeholder: "value", "aria-label": "Value", size: 16 });
       const node = el("div", { class: "row" }, name, comparator, value, kind,
         button("×", () => { this.filters = this.filters.filter((one) => one !== filter); node.remove(); this.ask(); },
           { class: "quiet", "aria-label": "Remove this condition" }));
-      node.addEventListener("change",
-        () => { Object.assign(filter,
-          { name: name.value, comparator: comparator.value, value: value.value, kind: kind.value }); this.ask(); });
+      node.addEventListener("change", () => {
+        Object.assign(filter, { name: name.value, comparator: comparator.value, value: value.value, kind: kind.value });
+        this.ask();
+      });
       return node;
     };
     const conditions = el("div", { class: "conditions" }, this.filters.map(row));
     show(this.form, named("Type", this.type), named("Sorted by", this.sort), named("At most", this.limit), conditions,
-      button("Add a condition",
-        () => { const filter = { name: "", comparator: session.comparators[0], value: "",
-          kind: "" }; this.filters.push(filter); conditions.append(row(filter)); }), ask);
+      button("Add a condition", () => {
+        const filter = { name: "", comparator: session.comparators[0], value: "", kind: "" };
+        this.filters.push(filter);
+        conditions.append(row(filter));
+      }), ask);
   }
 
   /** The endpoint and the body of the request that the form describes. */
@@ -174,8 +174,7 @@ class Data {
     this.marker = marker;
     if (!this.zone || (this.tab === "lookup" && !this.names.value.trim()) || (this.tab === "query" && !this.type.value)) {
       this.setRecords([]);
-      return show(this.results,
-        empty(this.tab === "lookup" ? "Name a record" : "No record lives in this zone",
+      return show(this.results, empty(this.tab === "lookup" ? "Name a record" : "No record lives in this zone",
           this.tab === "lookup" ? "One with a strange name is found by Query or by Changes." : "Its deletions are among its changes."));
     }
     const [endpoint, body] = this.request();
@@ -198,7 +197,8 @@ class Data {
             el("code", {}, text(page.syncToken.slice(0, 24)), "…")],
           el("span", { class: "grow" }), button("Copy as curl",
             () => copy(`curl -X POST ${quote(location.origin + path)} -H 'Content-Type: application/json' -d ${quote(JSON.stringify(body))}`))),
-        el("details", {}, el("summary", { class: "dim" }, "The request and its answer as JSON"),
+        el("details", { open: this.showsJSON, on: { toggle: (event) => { this.showsJSON = event.target.open; } } },
+          el("summary", { class: "dim" }, "The request and its answer as JSON"),
           el("pre", { class: "json" }, text("POST " + path + "\n" + json, true)),
           el("pre", { class: "json" }, text(JSON.stringify(answer.body, null, 2).slice(0, 40_000), true))),
       ];
@@ -232,8 +232,7 @@ class Data {
     this.grid.frame();
     if (!record) return;
     const times = [["created", record.created], ["modified", record.modified]].filter(([, one]) => one?.timestamp);
-    show(this.detail,
-      el("header", {},
+    show(this.detail, el("header", {},
         el("div", { class: "grow" }, el("h1", {}, text(record.recordName)), el("span", { class: "dim" }, text(record.recordType ?? ""))),
         button("×", () => this.pick(undefined), { class: "quiet", "aria-label": "Close the record" })),
       el("div", { class: "body" },
@@ -321,8 +320,7 @@ class Requests {
     this.grid.frame();
     if (!request) return;
     const body = el("div", { class: "body" });
-    show(this.detail,
-      el("header", {}, el("h1", { class: "grow" }, text(request.path)),
+    show(this.detail, el("header", {}, el("h1", { class: "grow" }, text(request.path)),
         button("×", () => this.pick(undefined), { class: "quiet", "aria-label": "Close the request" })),
       body);
     into(body, async () => {
@@ -348,13 +346,14 @@ const faultKinds = [
   { name: "expired-tokens", title: "Expired change tokens", explain: "Change tokens given out before are refused." },
   { name: "replay-page", title: "Old page", explain: "After a deletion, the first page of changes comes once more as it was." },
   { name: "quota-exceeded", title: "Quota", explain: "Every request that saves records is refused with QUOTA_EXCEEDED." },
+  { name: "clock", title: "Clock", unit: "seconds ahead; behind, if negative", hint: "-3600",
+    explain: "The time in answers, and in the records that apps save, is another one. Lower it, and the clock goes back." },
   { name: "require-session", title: "Sign-in", explain: "Requests need a session; each answer brings the next token." },
   { name: "strict-rotation", title: "Strict rotation", explain: "With sign-in: each session token is valid once." },
 ];
 
 class Faults {
-  constructor(node, badge) {
-    this.badge = badge;
+  constructor(node) {
     this.board = el("div", { class: "board" });
     put(node, this.board);
     this.found();
@@ -362,7 +361,7 @@ class Faults {
 
   close() {}
   found() { into(this.board, async () => this.nodes(await get("faults"))); }
-  heard(name, data) { if (name === "faults" && !this.board.contains(document.activeElement)) show(this.board, this.nodes(data)); }
+  heard(name, data) { if (name === "faults" && document.activeElement?.tagName !== "INPUT") renew(this.board, this.nodes(data)); }
 
   /** The words of `serve` for a state. */
   words(state) {
@@ -371,15 +370,14 @@ class Faults {
     if (state.throttle) list.push("--throttle",
       typeof state.throttle === "string" ? state.throttle : `${state.throttle.requests ?? 1}:${state.throttle.seconds ?? 1}`);
     if (state["drop-answer"]) list.push("--drop-answer", String(state["drop-answer"]));
-    for (const name of ["expired-tokens", "replay-page", "quota-exceeded", "require-session",
-      "strict-rotation"]) if (state[name]) list.push("--" + name);
+    if (Number(state.clock)) list.push("--clock", String(state.clock));
+    for (const name of ["expired-tokens", "replay-page", "quota-exceeded", "require-session", "strict-rotation"]) if (state[name]) list.push("--" + name);
     return list;
   }
 
   async set(state) {
     try {
-      const now = await post("faults", { w: this.words(state) });
-      show(this.board, this.nodes(now));
+      renew(this.board, this.nodes(await post("faults", { w: this.words(state) })));
     } catch (error) {
       toast(error.message);
       this.found();
@@ -389,7 +387,6 @@ class Faults {
   nodes(state) {
     const isOn = (name) => Boolean(state[name]);
     const on = faultKinds.filter((one) => isOn(one.name)).length;
-    this.badge("faults", on || "", true);
     const value = (name) => name === "throttle" ? state.throttle && `${state.throttle.requests ?? ""}:${state.throttle.seconds ?? 1}` : state[name];
     const rows = faultKinds.map((one) => {
       const box = one.unit && el("input",
@@ -404,7 +401,8 @@ class Faults {
       if (box) box.addEventListener("keydown", (event) => { if (event.key === "Enter") this.set({ ...state, [one.name]: box.value }); });
       return [button(isOn(one.name) ? "On" : "Off", turn, { "aria-pressed": String(isOn(one.name)), "aria-label": one.title }),
         [el("b", {}, one.title), el("div", { class: "dim" }, one.explain)],
-        box ? el("span", { class: "row" }, box, el("span", { class: "kind" }, one.unit)) : null];
+        box ? el("span", { class: "row" }, box, el("span", { class: "kind" }, one.unit,
+          one.name === "clock" && isOn("clock") && [": it said ", time(Date.now() + state.clock * 1_000)])) : null];
     });
     return [el("section", { class: "card wide", "aria-label": "Faults" },
       el("header", {}, el("h2", {}, "Faults"),

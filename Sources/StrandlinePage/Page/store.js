@@ -2,7 +2,7 @@
 
 import {
   Grid, address, button, bytes, calmly, change, confirm, count, duration, el, empty, failed, get, go, into, isNumeric, loading,
-  plainTable, plural, put, run, says, session, show, shown, text, time, toast, typed, widthOf, words,
+  plainTable, plural, put, renew, run, says, session, show, shown, text, time, toast, typed, widthOf, words,
 } from "./parts.js";
 
 const pageLength = 200;
@@ -160,12 +160,10 @@ class Records {
   /** The types and zones, then the table. */
   async read() {
     this.pages?.stop();
-    try {
-      await this.readSide();
-    } catch (error) {
-      show(this.notes, failed(error, () => this.read()));
-      return;
-    }
+    const wait = setTimeout(() => show(this.notes, loading()), 200);
+    try { await this.readSide(); } catch (error) {
+      return show(this.notes, failed(error, () => this.read()));
+    } finally { clearTimeout(wait); }
     if (!this.types.length) {
       show(this.tools);
       show(this.notes);
@@ -215,8 +213,7 @@ class Records {
       } },
     });
     this.hints = hints;
-    show(this.tools,
-      filters.map((filter) => el("span", { class: "filter" }, text(filter),
+    show(this.tools, filters.map((filter) => el("span", { class: "filter" }, text(filter),
         button("×", () => this.with({ where: filters.filter((one) => one !== filter) }),
           { "aria-label": "Remove the condition " + words(filter) }))),
       input, hints, this.where);
@@ -235,9 +232,8 @@ class Records {
     this.plan = undefined;
     const pages = this.pages = new Pages(args, total, (changed) => { if (changed === this.pages) this.drew(); });
     show(this.notes);
-    const wait = setTimeout(() => { if (this.pages === pages) show(this.notes,
-      loading(sort || filters.length ? "Looking through the records …" : undefined)); },
-      200);
+    const what = sort || filters.length ? "Looking through the records …" : undefined;
+    const wait = setTimeout(() => { if (this.pages === pages) show(this.notes, loading(what)); }, 200);
     try { await pages.read(0); } catch (error) {
       if (error.name === "AbortError" || this.pages !== pages) return;
       this.grid.setRows({ length: 0, at: () => undefined, near: () => {} });
@@ -256,8 +252,7 @@ class Records {
   setColumns() {
     const sample = [...this.pages.pages.values()][0].slice(0, 100), sort = this.params.get("sort");
     const kinds = new Map();
-    for (const record of sample) for (const [name, value] of Object.entries(record.fields)) kinds.set(name,
-      kinds.get(name) ?? typed(value)[0]);
+    for (const record of sample) for (const [name, value] of Object.entries(record.fields)) kinds.set(name, kinds.get(name) ?? typed(value)[0]);
     const names = [...kinds.keys()].sort();
     if (this.hints) show(this.hints,
       names.flatMap((name) => [el("option", { value: name + " = " }),
@@ -288,8 +283,7 @@ class Records {
 
   showNotes() {
     const pages = this.pages;
-    show(this.notes,
-      pages.failure && el("div", { class: "note bad" }, text(pages.failure.message),
+    show(this.notes, pages.failure && el("div", { class: "note bad" }, text(pages.failure.message),
         button("Try again", () => { pages.failure = undefined; pages.near(pages.length); })),
       pages.unreadable.size > 0 && el("details", { class: "note bad" },
         el("summary", {}, plural(pages.unreadable.size, "record") + " cannot be read; the others are below"),
@@ -433,8 +427,7 @@ class RecordDetail {
   // Its story: the sentences of `why`, and beside each what `history` knows of the event.
 
   async story() {
-    const [why,
-      history] = await Promise.all([run("why", this.args), run("history", [...this.args, "--limit", "1000"]).catch(() => ({ lines: [] }))]);
+    const [why, history] = await Promise.all([run("why", this.args), run("history", [...this.args, "--limit", "1000"]).catch(() => ({ lines: [] }))]);
     show(this.foot, says(why.command));
     const now = why.lines.pop();
     const changes = new Map();
@@ -461,8 +454,7 @@ class RecordDetail {
   }
 
   difference(before, after) {
-    const names = [...new Set([...Object.keys(before),
-      ...Object.keys(after)])].sort().filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]));
+    const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].sort().filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]));
     if (!names.length) return null;
     return el("table", { class: "diff" }, names.slice(0, 40).map((name) => el("tr", {}, el("td", {}, text(name)), el("td", {},
       before[name] !== undefined && [el("span", { class: "was" }, el("span", { class: "only-reader" }, "was "), shown(before[name])), " "],
@@ -479,6 +471,8 @@ class RecordDetail {
 
 // Sync
 
+// After so long without an event of a request no sync is taken to run.
+const quietMilliseconds = 15_000;
 const requestKinds = "sent,settled,refused,held,pace,tokenAdvanced,conflicted,blocked,zoneChanged";
 
 class Sync {
@@ -496,33 +490,19 @@ class Sync {
   heard(name) { if (name === "moment") this.again(); }
 
   read(isQuiet) {
-    if (isQuiet && this.board.querySelector(".card") && !this.board.querySelector(".failed")) this.nodes().then((nodes) => this.renew(nodes)).catch((error) => { if (error.status) show(this.board,
-      failed(error, () => this.read())); });
-    else into(this.board, () => this.nodes());
+    if (!isQuiet || !this.board.querySelector(".card") || this.board.querySelector(".failed")) return into(this.board, () => this.nodes());
+    const fail = (error) => { if (error.status) show(this.board, failed(error, () => this.read())); };
+    this.nodes().then((nodes) => renew(this.board, nodes)).catch(fail);
   }
 
   async nodes() {
     const [status, pending, held] = await Promise.all([run("status"), run("pending", ["--limit", "500"]), run("held")]);
-    const state = status.lines[0];
+    const [state] = status.lines;
     this.badge("sync", state.held.length || "", true);
     const events = await this.events(state.durableLSN);
-    const nodes = [this.state(state, status.command), this.zones(state.zones), this.held(held.lines),
-      this.pending(pending.lines, state.unsettled), this.requests(events)];
-    return nodes;
-  }
-
-  /** Shows new facts, and leaves open, scrolled and focused what was. */
-  renew(nodes) {
-    const board = this.board, all = (selector) => [...board.querySelectorAll(selector)];
-    const wasOpen = new Map(all("details").map((one) => [one.dataset.key, [one.open, one.querySelector(".list")?.scrollTop ?? 0]]));
-    const at = all("a, button, summary").indexOf(document.activeElement);
-    show(board, nodes);
-    for (const one of all("details")) if (wasOpen.has(one.dataset.key)) {
-      [one.open] = wasOpen.get(one.dataset.key);
-      const list = one.querySelector(".list");
-      if (list) [, list.scrollTop] = wasOpen.get(one.dataset.key);
-    }
-    if (at >= 0) all("a, button, summary")[at]?.focus({ preventScroll: true });
+    this.hear(events, state);
+    return [this.state(state), this.zones(state.zones), this.held(held.lines), this.pending(pending.lines, state.unsettled),
+      this.requests(events)];
   }
 
   /** The newest events that tell of requests, of the last ten thousand of the log. */
@@ -531,9 +511,36 @@ class Sync {
     return (await run("log-dump", ["--from", String(from), "--kind", requestKinds])).lines;
   }
 
-  card(title, isWide,
-    ...children) { return el("section", { class: "card" + (isWide ? " wide" : ""), "aria-label": title },
-      el("header", {}, el("h2", {}, title)), children); }
+  /** Notes what the log has of requests since this view was opened, or since the sync began that it tells of now. */
+  hear(events, state) {
+    const newest = events.at(-1)?.lsn ?? 0, now = Date.now();
+    if (this.from === undefined) Object.assign(this, { from: newest, newest, heardAt: 0 });
+    if (newest > this.newest) {
+      if (now - this.heardAt > quietMilliseconds) Object.assign(this, { from: this.newest, owed: this.known?.unsettled ?? state.unsettled });
+      Object.assign(this, { newest, heardAt: now });
+    }
+    Object.assign(this, { known: state, news: events.filter((event) => event.lsn > this.from), isAwaited: events.at(-1)?.kind === "sent" });
+  }
+
+  /** The sync that another process runs, as far as its log tells. */
+  progress() {
+    const { known: state, news } = this;
+    if (!session.moment?.isWritten) return ["No app has the store open, so no sync runs."];
+    if (this.isAwaited && !news.length) return ["An app has the store open. Its last request has no answer in the log yet: it waits for one, or was given up."];
+    if (!this.isAwaited && Date.now() - this.heardAt > quietMilliseconds) return ["An app has the store open. Only the app knows whether it syncs at this moment: the log has its requests and their answers, and for a while there was none."];
+    const sent = news.filter((event) => event.kind === "sent").reduce((sum, event) => sum + event.detail.mutations, 0);
+    const answered = news.filter((event) => event.detail.mutation && event.kind !== "sent").length;
+    const fetched = news.filter((event) => event.kind === "tokenAdvanced").length, isFetch = news.at(-1)?.kind === "tokenAdvanced";
+    const phase = state.waitMilliseconds ? "waits as the server asked" : this.isAwaited ? "waits for an answer" : isFetch ? "fetches" : "sends";
+    const done = Math.max(0, (this.owed ?? 0) - state.unsettled);
+    return [`A sync is under way, and ${phase}: ` + [sent && `${plural(sent, "change")} sent, ${count(answered)} answered`,
+      fetched && `${plural(fetched, "page")} of changes fetched`, `${plural(state.unsettled, "change")} still owed`].filter(Boolean).join("; "),
+      this.owed > 0 && el("progress", { max: this.owed, value: done, "aria-label": "Sent of what was owed" })];
+  }
+
+  card(title, isWide, ...children) {
+    return el("section", { class: "card" + (isWide ? " wide" : ""), "aria-label": title }, el("header", {}, el("h2", {}, title)), children);
+  }
 
   state(state) {
     const fact = (name, value, small) => el("div", {}, el("dt", {}, name), el("dd", { class: small && "small" }, value));
@@ -542,7 +549,8 @@ class Sync {
       "everything is at the server") : state.waitMilliseconds ? el("span", { class: "warn" }, "waits") : "has changes to send";
     this.waitEnd = state.waitMilliseconds ? Date.now() + state.waitMilliseconds : undefined;
     this.wait = el("span", {});
-    const card = this.card("State", true,
+    this.now = el("div", { class: "note", role: "status" });
+    const card = this.card("State", true, this.now,
       el("dl", { class: "facts" }, fact("phase", phase, true), fact("unsettled", count(state.unsettled)),
         fact("oldest of them", state.oldestUnsettledMilliseconds === null ? "–" : duration(state.oldestUnsettledMilliseconds)),
         fact("held", el("span", { class: state.held.length && "bad" }, count(state.held.length))), fact("records",
@@ -561,7 +569,13 @@ class Sync {
     return card;
   }
 
-  tick() { if (this.waitEnd && this.wait) show(this.wait, duration(Math.max(0, this.waitEnd - Date.now()))); }
+  tick() {
+    if (this.waitEnd && this.wait) show(this.wait, duration(Math.max(0, this.waitEnd - Date.now())));
+    if (!this.now || !this.news) return;
+    const nodes = this.progress();
+    // Said once where a screen is read.
+    if (nodes[0] !== this.now.textContent) show(this.now, nodes);
+  }
 
   zones(zones) {
     if (!zones.length) return this.card("Zones", false, el("p", { class: "dim" }, "No zone yet."));
@@ -651,8 +665,7 @@ class Sync {
   /** What was sent, and what became of it: the log has no times of requests. */
   requests(events) {
     const rows = [];
-    const within = (lsns,
-      lsn) => lsns.split(" ").some((run) => { const [a, b] = run.split("-").map(Number); return lsn >= a && lsn <= (b || a); });
+    const within = (lsns, lsn) => lsns.split(" ").some((run) => { const [a, b] = run.split("-").map(Number); return lsn >= a && lsn <= (b || a); });
     for (const [at, event] of events.entries()) {
       if (event.kind === "sent") {
         const outcomes = {};
@@ -759,6 +772,7 @@ export class LogView {
     this.events = [];
     this.hasFailed = false;
     show(this.notes);
+    const wait = setTimeout(() => { if (this.turn === turn) show(this.notes, loading("Reading the log …")); }, 200);
     try {
       const newest = this.at ? this.at + windowLength / 2 : await this.newest();
       if (this.turn !== turn) return;
@@ -766,12 +780,20 @@ export class LogView {
       this.oldest = newest + 1;
       this.grid.setRows({ length: 0, at: () => undefined, near: () => {} });
       await this.readOlder();
+      // A journal has events that no zone counts.
+      if (this.turn === turn && !this.events.length) await this.readNewer();
       if (this.turn !== turn) return;
+      this.draw();
       if (this.at) {
         const index = this.events.findIndex((event) => event.lsn <= this.at);
         if (index >= 0) { this.grid.choose(index); this.pick(this.events[index]); }
       }
-    } catch (error) { if (this.turn === turn) show(this.notes, failed(error, () => this.read())); }
+    } catch (error) {
+      if (this.turn === turn) show(this.notes, failed(error, () => this.read()));
+    } finally {
+      clearTimeout(wait);
+      if (this.turn === turn) this.notes.querySelector(".loading")?.remove();
+    }
   }
 
   /** Reads windows backward until there are rows, or the log has begun. What draws the rows calls it: so not after a failure. */
@@ -826,6 +848,7 @@ export class LogView {
       true);
     show(this.where,
       events.length ? `${plural(events.length, "event")} read` + (this.oldest > 1 ? `, down to ${count(this.oldest)}` : ", to the beginning") : "");
+    if (events.length || this.oldest <= 1) this.notes.querySelector(".loading")?.remove();
     if (!events.length && this.oldest <= 1 && !this.notes.childNodes.length) show(this.notes,
       empty("No event", this.filters.length ? "None meets these filters." : "The log is empty."));
     else if (events.length && this.notes.querySelector(".state:not(.failed)")) show(this.notes);
@@ -848,8 +871,7 @@ export class LogView {
         el("pre", { class: "json" },
           (line.hex.match(/.{1,32}/g) ?? []).slice(0, 400).map((part) => part.replace(/../g, "$& ")).join("\n"))];
     })));
-    show(this.detail,
-      el("header", {}, el("h1", { class: "grow" }, "Event " + count(event.lsn)),
+    show(this.detail, el("header", {}, el("h1", { class: "grow" }, "Event " + count(event.lsn)),
         button("×", () => this.pick(undefined), { class: "quiet", "aria-label": "Close the event" })),
       put(body,
         el("table", { class: "fields" }, rows.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value)))),
@@ -863,8 +885,9 @@ class Space {
   constructor(node) {
     this.board = el("div", { class: "board" });
     put(node, this.board);
-    this.again = calmly(1_000, () => this.nodes().then((nodes) => show(this.board, nodes)).catch(() => {}));
+    this.again = calmly(1_000, () => this.nodes().then((nodes) => renew(this.board, nodes)).catch(() => {}));
     this.checks = el("div", {});
+    this.freed = el("div", {});
     this.read();
   }
 
@@ -877,14 +900,13 @@ class Space {
     // A log that cannot be read has files all the same.
     let failure;
     const perhaps = (answer, otherwise) => answer.catch((error) => { failure = error; return otherwise; });
-    const [space, status,
-      indexes] = await Promise.all([get("space"), perhaps(run("status"), { lines: [{ damage: [] }] }),
-        perhaps(run("index", ["list"]), { lines: [] })]);
+    const [space, status, indexes] = await Promise.all([get("space"), perhaps(run("status"), { lines: [{ damage: [] }] }),
+      perhaps(run("index", ["list"]), { lines: [] })]);
     const state = status.lines[0];
     this.space = space;
     const hurt = [...state.damage.map((one) => ({ file: one.file, offset: one.offset, message: one.message })), ...(this.findings ?? [])];
     const sum = (files) => files.reduce((total, file) => total + file.bytes, 0);
-    const [log, tables, others] = [sum(space.segments), sum(space.tables), sum(space.others)];
+    const [log, tables, contents, others] = [sum(space.segments), sum(space.tables), sum(space.contents), sum(space.others)];
     const piece = (file, kind, title) => {
       const part = el("div", { class: kind, title: words(`${file.name}, ${bytes(file.bytes)}${title ?? ""}`) });
       part.style.flexGrow = file.bytes;
@@ -899,15 +921,16 @@ class Space {
     const swatch = (kind, label, size) => el("span", {}, el("i", { class: kind + " swatch" }), label + " ", el("b", {}, bytes(size)));
     const held = (file) => file.last === null ? "" : `, events ${count(file.first)} to ${count(file.last)}`;
     return [
-      failure && el("div", { class: "note bad" }, text(failure.message)),
+      failure && el("div", { class: "note bad" }, text(failure.message), button("Try again", () => this.read())),
       el("section", { class: "card wide", "aria-label": "Space" },
-        el("header", {}, el("h2", {}, "Space"), el("span", { class: "dim" }, bytes(log + tables + others), " in all, to scale")),
+        el("header", {}, el("h2", {}, "Space"), el("span", { class: "dim" }, bytes(log + tables + contents + others), " in all, to scale")),
         el("div",
-          { class: "bar", role: "img", "aria-label": `log ${bytes(log)}, sorted tables ${bytes(tables)}, other files ${bytes(others)}` },
+          { class: "bar", role: "img", "aria-label": `log ${bytes(log)}, sorted tables ${bytes(tables)}, contents of assets ${bytes(contents)}, other files ${bytes(others)}` },
           space.segments.map((file) => piece(file, "log", held(file))), space.tables.map((file) => piece(file, "table")),
+          contents > 0 && piece({ name: plural(space.contents.length, "content") + " of assets", bytes: contents }, "content"),
           space.others.map((file) => piece(file, "other"))),
         el("div", { class: "legend" }, swatch("log", "log", log), swatch("table", "sorted tables", tables),
-          swatch("other", "other files", others)),
+          contents > 0 && swatch("content", "contents of assets", contents), swatch("other", "other files", others)),
         el("p", { class: "dim" },
           space.compacted ? `A compaction has removed what nothing needs of the events up to ${count(space.compacted)}.` : "No compaction has removed anything yet.",
           " Views and projections that hold space are known only to the process that has them."),
@@ -925,10 +948,35 @@ class Space {
           indexes.lines.map((one) => [[text(one.type), " ", text(one.field ?? ""), one.ascending ? "" : " (descending)"],
             one.ready ? "ready" : "building"])) : el("p",
           { class: "dim" }, "No index of the app's.")),
+      el("section", { class: "card", "aria-label": "Compaction" }, el("header", {}, el("h2", {}, "What a compaction would free")),
+        el("p", { class: "dim" }, `By the plan that a compaction makes; reads ${bytes(log)} several times and changes nothing.`),
+        el("div", {}, button("Work it out", () => this.plan())), this.freed),
       el("section", { class: "card", "aria-label": "Check" }, el("header", {}, el("h2", {}, "Check every byte")),
         el("p", { class: "dim" }, `Reads ${bytes(log)} and changes nothing.`), el("div", {}, button("Check", () => this.verify())),
         this.checks),
     ];
+  }
+
+  plan() {
+    into(this.freed, async () => {
+      const dry = (...words) => run("compact", ["--dry-run", ...words]);
+      const [all, recent] = await Promise.all([dry("--history", "latest"), dry().catch((error) => ({ failure: error }))]);
+      const goes = (answer) => answer.lines[0].bytesBefore - answer.lines[0].bytesAfter, stays = all.lines[0].bytesAfter;
+      const now = recent.failure ? 0 : Math.min(goes(recent), goes(all)), later = goes(all) - now;
+      const parts = [["goes", "goes now", now], ["later", "goes once it is 30 days old", later], ["log", "stays", stays]].filter(([, , size]) => size);
+      const part = ([kind, title, size]) => {
+        const node = el("div", { class: kind, title: `${title}: ${bytes(size)}` });
+        node.style.flex = `${size} 0 0`;
+        return node;
+      };
+      return [
+        el("div", { class: "bar", role: "img", "aria-label": parts.map(([, title, size]) => `${title}: ${bytes(size)}`).join(", ") }, parts.map(part)),
+        el("div", { class: "legend" }, parts.map(([kind, title, size]) => el("span", {}, el("i", { class: kind + " swatch" }), title + " ", el("b", {}, bytes(size))))),
+        recent.failure ? el("p", { class: "note warn" }, text(recent.failure.message)) : el("p", {},
+          `Now ${plural(recent.lines[0].eventsDropped, "event")} would go, and ${count(all.lines[0].eventsDropped)} if no history were kept.`),
+        el("p", { class: "dim" }, "An app's view or projection may keep some of it back: only the app knows them."),
+        says((recent.failure ? all : recent).command)];
+    }, "Reading the log …");
   }
 
   verify() {
