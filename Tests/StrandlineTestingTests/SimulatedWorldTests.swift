@@ -57,6 +57,23 @@ struct `Simulated worlds` {
     #expect(tally[.equalWrite] > 0 && tally[.otherNode] > 0)
   }
 
+  @Test func `let defaults give way to what people write and delete, and lose none`() async {
+    var tally = WorldTally()
+    let seeds = Campaign.seeds(1...200, every: 20)
+    for seed in seeds {
+      let faults: WorldFaults = [.defaults, .network, .power, .tokens, .app, .compaction, .copies]
+      let outcome = await SimulatedWorld(seed: seed, devices: 2 + Int(seed % 3), faults: faults).run(
+        keepsHistory: false)
+      if let failure = outcome.failure {
+        Issue.record(failure)
+        return
+      }
+      tally.add(outcome.tally)
+    }
+    print("worlds of defaults: \(seeds.count), \(tally)")
+    #expect(tally[.savedDefault] > 0 && tally[.knownDefault] > 0 && tally[.editedDefault] > 0)
+  }
+
   /// Worlds that once broke a promise, shrunk to the steps that did, and what they show.
   static let famous: [FamousWorld] = [
     FamousWorld(

@@ -34,7 +34,8 @@ extension Command {
         "--faults", "PLAN",
         "The faults that worlds may have: all, none, or some of network, power, clocks, refusals, quota, tokens, zones,"
           + " foreign, references, types, copies, stale, compaction, app, busy, automatic, rights, space, equal, nodes,"
-          + " remade, omissions, names, screens, crowds, readers and moves, with commas between them. Default: all."),
+          + " remade, omissions, names, screens, crowds, readers, moves and defaults, with commas between them."
+          + " Default: all."),
       Option("--steps", "LIST", "With --seed: only these steps of one world, as a failure printed them."),
       Option("--trace", "FILE", "Also write the requests of the devices, one line each, to this file."),
       Option("--fleet", "The load of many devices on one server instead of worlds."),

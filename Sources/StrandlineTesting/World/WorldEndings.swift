@@ -92,6 +92,9 @@ extension WorldRun {
       let types = history.states(of: event.id).compactMap(\.version?.type)
       if types.contains(where: { $0 != mutation.type }) { return }
       throw WorldBroken(.noSilence, "\(words), and the server never had the record as another type")
+    case .cancelled where mutation.births == [.ofDefaults]:
+      if history.ended(event.id).isDeleted { return }
+      throw WorldBroken(.noSilence, "\(words), and nobody has deleted a default of it")
     case .discarded:
       if app.isConfigured { return }
       throw WorldBroken(.noSilence, "\(words), and nobody gave it up")
@@ -144,6 +147,8 @@ extension WorldRun {
     // A compaction has taken it.
     if (left == nil && result != .zero) || (met == nil && server != .zero) { return }
     for (name, at) in edit.dirty.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
+      // Nobody has written it.
+      if edit.version.stamp.fields[name] == .ofDefaults { continue }
       if let left, left.version.fields[name] == edit.version.fields[name] { continue }
       // What the server had, somebody has replaced who knew it.
       if reading.acknowledged[id] ?? .zero >= at { continue }

@@ -66,6 +66,8 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
   public static let readers = WorldFaults(rawValue: 1 << 25)
   /// Folders of stores that a person moves while an app has them open.
   public static let moves = WorldFaults(rawValue: 1 << 26)
+  /// Defaults that every device saves, edits and deletes, often before it has fetched what the others have of them.
+  public static let defaults = WorldFaults(rawValue: 1 << 27)
 
   /// Every group.
   public static let all: WorldFaults = WorldFaults(groups.map(\.group))
@@ -74,7 +76,7 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
   package static let later: WorldFaults = [.automatic, .rights, .space]
   /// The same, each from its own: one more changes nothing of the others.
   package static let alone: WorldFaults = [
-    .equal, .nodes, .remade, .omissions, .names, .screens, .crowds, .readers, .moves,
+    .equal, .nodes, .remade, .omissions, .names, .screens, .crowds, .readers, .moves, .defaults,
   ]
 
   private static let groups: [(name: String, group: WorldFaults)] = [
@@ -86,6 +88,7 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
     ("remade", .remade), ("omissions", .omissions),
     ("names", .names),
     ("screens", .screens), ("crowds", .crowds), ("readers", .readers), ("moves", .moves),
+    ("defaults", .defaults),
   ]
 
   /// The groups one by one, in a fixed order.
@@ -229,6 +232,12 @@ package enum WorldCase: String, Hashable, Sendable, CaseIterable {
   case movedFolderMeanwhile
   /// A write or a sync that was refused because the store's folder was moved in the middle of it.
   case refusedAfterMove
+  /// A default that an app saved.
+  case savedDefault
+  /// A default that an app wanted to save, and that its store knew to be there, or deleted.
+  case knownDefault
+  /// A default in which a person changed something.
+  case editedDefault
 
   /// The groups of which one must be on for the case to occur; empty if it occurs without faults.
   package var faults: WorldFaults {
@@ -265,6 +274,7 @@ package enum WorldCase: String, Hashable, Sendable, CaseIterable {
     case .crowd: .crowds
     case .refreshedReader, .readerMeanwhile: .readers
     case .movedFolder, .movedFolderMeanwhile, .refusedAfterMove: .moves
+    case .savedDefault, .knownDefault, .editedDefault: .defaults
     }
   }
 }

@@ -50,6 +50,13 @@ struct WorldMemory {
     var lsn: LSN
     var isForfeit = false
   }
+  /// A default that an app was told to be saved.
+  private struct Default {
+    var id: RecordID
+    var device: Int
+    var lsn: LSN
+    var isForfeit = false
+  }
   /// A transaction that a power cut interrupted, or that was refused because the store's folder was moved.
   struct Interrupted {
     /// The last event before it.
@@ -63,6 +70,7 @@ struct WorldMemory {
 
   private(set) var writes: [Write] = []
   private var deletions: [Deletion] = []
+  private var defaults: [Default] = []
   /// Births whose deletion was begun and perhaps not done.
   private var perhapsDead: [RecordID: Set<Birth>] = [:]
   /// Events that were acknowledged and have not been compacted since, with their records, by device.
@@ -88,6 +96,12 @@ struct WorldMemory {
   /// A person has said which side of a zone counts for a device.
   mutating func decided(_ device: Int, _ zone: ZoneID) { decided[device, default: []].insert(zone) }
   func hasDecided(_ device: Int, _ zone: ZoneID) -> Bool { decided[device]?.contains(zone) == true }
+
+  mutating func saved(defaultOf id: RecordID, by device: Int, at lsn: LSN) {
+    defaults.append(Default(id: id, device: device, lsn: lsn))
+  }
+  /// Whether an app was told that a default is saved, and its disk was not put back to before.
+  func hasDefault(of id: RecordID) -> Bool { defaults.contains { $0.id == id && !$0.isForfeit } }
 
   mutating func dead(_ id: RecordID, _ births: Set<Birth>, by device: Int, at lsn: LSN) {
     deletions.append(Deletion(id: id, births: births, device: device, lsn: lsn))
@@ -119,6 +133,9 @@ struct WorldMemory {
     }
     for index in deletions.indices where deletions[index].device == device && deletions[index].lsn > lsn {
       deletions[index].isForfeit = true
+    }
+    for index in defaults.indices where defaults[index].device == device && defaults[index].lsn > lsn {
+      defaults[index].isForfeit = true
     }
     acknowledged[device] = nil
     interrupted[device] = nil
@@ -153,7 +170,8 @@ extension WorldMemory.Write {
       for change in changes {
         let field: String
         switch change {
-        case .set(_, let number, _, _), .create(_, _, let number): field = WorldPlan.fields[number]
+        case .set(_, let number, _, _), .create(_, _, let number), .edit(_, let number):
+          field = WorldPlan.fields[number]
         default: continue
         }
         guard WorldNames.each.contains(where: { $0.records[change.record] == id }) else { continue }

@@ -7,10 +7,12 @@ internal import StrandlineSystem
 /// Zones and records by their numbers.
 struct WorldNames: Sendable {
   let zones: [ZoneID]
-  /// All records that there can be, by zone; then `tallies`; then `crowd`.
+  /// All records that there can be, by zone; then `tallies`; then `defaults`; then `crowd`.
   let records: [RecordID]
   /// The records that several devices change alike: every app can begin them.
   let tallies: [RecordID]
+  /// The records that every app begins with: every app can begin them.
+  let defaults: [RecordID]
 
   /// Records of the first zone that another tool makes all at once: more than any limit that the engine asks a person beyond.
   let crowd: [RecordID]
@@ -24,8 +26,10 @@ struct WorldNames: Sendable {
   private init(_ names: [(zone: ZoneID, records: [String])], tallies: [RecordID]) {
     zones = names.map(\.zone)
     let crowd = (0..<Self.crowdMax).map { RecordID("m\($0)", zone: names[0].zone) }
-    records = names.flatMap { zone, records in records.map { RecordID($0, zone: zone) } } + tallies + crowd
-    (self.tallies, self.crowd) = (tallies, crowd)
+    // Beside the tallies: the zones of those are such as an app can name.
+    let defaults = tallies.map { RecordID("default-\($0.name)", zone: $0.zone) }
+    records = names.flatMap { zone, records in records.map { RecordID($0, zone: zone) } } + tallies + defaults + crowd
+    (self.tallies, self.defaults, self.crowd) = (tallies, defaults, crowd)
   }
 
   static let usual = WorldNames(

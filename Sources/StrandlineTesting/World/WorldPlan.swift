@@ -19,11 +19,15 @@ enum WorldChange: Hashable, Sendable {
   case delete(record: Int)
   /// A change that other devices make too, of a record that has no other changes.
   case tally(record: Int, WorldTallyChange)
+  /// Saves what a record begins with.
+  case saveDefault(record: Int)
+  /// Writes a field of a record that the app sees.
+  case edit(record: Int, field: Int)
 
   var record: Int {
     switch self {
     case .set(let record, _, _, _), .parent(let record, _), .link(let record, _, _), .create(let record, _, _),
-      .delete(let record), .tally(let record, _):
+      .delete(let record), .tally(let record, _), .saveDefault(let record), .edit(let record, _):
       record
     }
   }
@@ -248,6 +252,7 @@ struct WorldPlan: Sendable {
       let random = Self.drawing(seed, .screens)
       for _ in 0..<6 { strew(days, random, Self.screen(of: devices)) }
     }
+    if self.faults.contains(.defaults) { strewDefaults(days) }
   }
 
   /// A zone with 99 to 130 records, which all devices fetch, and of which many or all are gone or not shown later. With pages of
@@ -386,6 +391,26 @@ struct WorldPlan: Sendable {
         steps.insert(
           WorldStep(number: steps.count, pause: 0, seed: random.next(), action: action), at: place + offset)
       }
+    }
+  }
+
+  /// What begins with a default: each device saves it at some time, and again, edits it and deletes it.
+  private mutating func strewDefaults(_ days: Int) {
+    let random = Self.drawing(seed, .defaults)
+    let (devices, count) = (devices, names.defaults.count)
+    let first = names.records.count - names.crowd.count - count
+    strew(days, random) { random in
+      let device = random.below(devices)
+      let record = first + random.below(count)
+      let change: WorldChange =
+        switch random.below(8) {
+        case 0...3: .saveDefault(record: record)
+        // Rarely: on a deleted name nothing happens any more.
+        case 4 where random.below(3) == 0: .delete(record: record)
+        default: .edit(record: record, field: random.below(Self.fields.count))
+        }
+      if random.below(4) == 0 { return .writeMeanwhile(device: device, number: 1 + random.below(6), change) }
+      return .write(device: device, [change])
     }
   }
 

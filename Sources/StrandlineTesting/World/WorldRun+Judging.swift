@@ -74,6 +74,7 @@ extension WorldRun {
     case .settled(let event) where event.outcome == .saved: try judgeSaved(event, lsn, reading, device)
     case .settled(let event) where event.outcome == .deleted: try judgeDeleted(event, lsn, reading, device)
     case .settled(let event): try judgeEnd(event, lsn, reading, device)
+    case .conflicted(let event): try judgeDefault(event, lsn, device)
     case .fetchedDelete(let event) where event.reason == .sweep: try judgeRemoved(event, lsn, reading, device)
     case .fetchedDelete(let event): try judgeDeletion(event, lsn, reading, device)
     case .fetchedSave(let event): try judgeVersion(event, lsn, device)

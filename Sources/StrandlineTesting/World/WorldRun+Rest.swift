@@ -38,6 +38,7 @@ extension WorldRun {
       if let broken = try await device.brokenProjection() { throw WorldBroken(.honest, "\(device.name): \(broken)") }
     }
     try await judgeWrites()
+    try await judgeDefaults()
     for id in plan.names.tallies {
       let store = try await devices[0].open()
       let births = try store.core.withLock { core in try core.view(id)?.version.stamp.births }

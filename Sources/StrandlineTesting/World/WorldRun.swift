@@ -371,6 +371,14 @@ struct WorldRun {
       } else {
         try tx.save(Record(type: WorldPlan.tallyType, id: id, fields: WorldTallyChange.beginning))
       }
+    case .saveDefault:
+      var record = try found()
+      record.fields = WorldDefaults.fields(mark, number)
+      try tx.saveDefault(record)
+    case .edit(_, let field):
+      guard var record = try tx.record(id) else { return }
+      record[WorldPlan.fields[field]] = value(field, mark, number)
+      try tx.save(record)
     }
   }
 
@@ -404,7 +412,10 @@ struct WorldRun {
   ) throws {
     tally[.write] += 1
     if Set(changes.map(\.record)).count > 1 { tally[.together] += 1 }
-    guard let lsns = receipt.lsns else { return }
+    guard let lsns = receipt.lsns else {
+      if case .saveDefault? = changes.first { tally[.knownDefault] += 1 }
+      return
+    }
     device.acknowledge(lsns.upperBound)
     for change in changes {
       let id = plan.names.records[change.record]
@@ -418,6 +429,11 @@ struct WorldRun {
         }
       case .link, .parent: tally[.reference] += 1
       case .tally: tally[.equalWrite] += 1
+      case .saveDefault:
+        tally[.savedDefault] += 1
+        memory.saved(defaultOf: id, by: device.number, at: lsns.upperBound)
+        try judgeDefault(id, at: lsns.upperBound, on: device, in: store)
+      case .edit: tally[.editedDefault] += 1
       case .set: break
       }
     }
