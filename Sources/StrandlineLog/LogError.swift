@@ -102,9 +102,9 @@ extension LogError {
 
   /// What every report of damage ends with: causes that are not a failing disk, and what to do.
   static let damageAdvice =
-    "nothing was changed; an incomplete backup, or a copy that was made while a writer ran, leads to this too (copy a "
-    + "closed store, or a snapshot of its file system), and so does a disk that loses what it had synced; 'strandline "
-    + "verify' names every damaged place, 'strandline repair' shows what can be saved into a new store"
+    "run 'strandline verify', which names every damaged place, then 'strandline repair', which shows what can be saved into "
+    + "a new store; nothing was changed; often the cause is a copy that was made while a writer ran (copy a closed store, or a "
+    + "snapshot of its file system), an incomplete backup, or a disk that loses what it had synced"
 
   /// Acknowledged bytes that do not verify.
   static func damaged(
@@ -133,7 +133,8 @@ extension LogError {
   /// What a list of findings says beside the place: of damage the fault and its events, else the whole message.
   var finding: String {
     guard let fault else { return message }
-    return lsns.map { "\(fault) (\(Self.words(of: $0)))" } ?? fault
+    // Of a transaction, any part of it.
+    return lsns.map { "\(fault) (\($0.lowerBound == $0.upperBound ? "" : "in ")\(Self.words(of: $0)))" } ?? fault
   }
 
   static func absent(_ path: String) -> LogError {

@@ -546,7 +546,7 @@ extension CloudServer {
       let old: RecordBytes? = base == 0 ? nil : try server.read(base)
       let type = old.map { $0.text($0.type) } ?? operation.type ?? ""
       if old != nil, let asked = operation.type, !asked.utf8.elementsEqual(type.utf8) {
-        return refused("the record is a '\(type)'; its type cannot become '\(asked.prefix(40))'")
+        return refused("the record has the type '\(type)', which cannot become '\(asked.prefix(40))'")
       }
       let keepsRest = operation.kind == .update || operation.kind == .forceUpdate
       let tag = server.newTag()

@@ -166,7 +166,7 @@ extension RecordStore {
     // The server does not say of what an empty list is.
     var record = try #require(try store.record(lists.recordID))
     for name in record.fields.keys { record[name] = .list(.unknown, []) }
-    try store.writeBlocking { tx in try tx.save(record) }
+    try store.writeBlocking { tx in try tx.save(record, isVerbatim: true, creating: false) }
     #expect(try store.fetch(EmptyLists.self, id: "n") == lists)
   }
 
@@ -492,7 +492,8 @@ extension RecordStore {
     func read<Property: Codable & Sendable>(_ value: FieldValue, as type: Property.Type) -> StrandlineError? {
       error {
         try store.writeBlocking { tx in
-          try tx.save(Record(type: "Generic", id: id, fields: ["property": value]))
+          try tx.delete(id)
+          try tx.create(Record(type: "Generic", id: id, fields: ["property": value]))
         }
         _ = try store.fetch(Generic<Property>.self, id: "deep")
       }
@@ -512,7 +513,8 @@ extension RecordStore {
     let store = try open()
     func reading<Property: Codable & Sendable>(_ value: FieldValue, as type: Property.Type) throws -> String {
       try store.writeBlocking { tx in
-        try tx.save(Record(type: "Generic", id: RecordID("n"), fields: ["property": value]))
+        try tx.delete(RecordID("n"))
+        try tx.create(Record(type: "Generic", id: RecordID("n"), fields: ["property": value]))
       }
       return error { _ = try store.fetch(Generic<Property>.self, id: "n") }?.message ?? ""
     }

@@ -167,7 +167,8 @@ extension SyncRecord {
       throw FieldDefect("the name '\(name.prefix(80))' is not that of a \(ID.self)")
     }
     guard id.recordName.utf8.elementsEqual(name.utf8) else {
-      throw FieldDefect("the name '\(name.prefix(80))' is written otherwise by a \(ID.self): '\(id.recordName)'")
+      let rule = ID.self == UUID.self ? "record names of UUIDs are in capital letters" : "a \(ID.self) has one spelling"
+      throw FieldDefect("\(rule): '\(id.recordName)', and not '\(name.prefix(80))'")
     }
     return id
   }

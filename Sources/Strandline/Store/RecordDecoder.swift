@@ -20,7 +20,7 @@ package enum RecordDecoder {
     var record = read
     guard record.type == Value.recordType else {
       throw StrandlineError(
-        .typeMismatch, "record '\(record.id)' is a '\(record.type)', not a '\(Value.recordType)'")
+        .typeMismatch, "record '\(record.id)' has the type '\(record.type)', not '\(Value.recordType)'")
     }
     Value.migrate(&record)
     do {
@@ -88,7 +88,18 @@ package enum RecordDecoder {
       throw DecodingError.dataCorrupted(
         .init(codingPath: path, debugDescription: "\(type) reads more than \(depth - 1) values out of each other"))
     }
-    return try Value(from: OneValueDecoder(field: field, codingPath: path, zone: zone, depth: depth))
+    do {
+      return try Value(from: OneValueDecoder(field: field, codingPath: path, zone: zone, depth: depth))
+    } catch DecodingError.dataCorrupted(let context)
+      where type is any RawRepresentable.Type && context.codingPath.count == path.count
+    {
+      throw DecodingError.dataCorrupted(
+        .init(
+          codingPath: path,
+          debugDescription:
+            "\(type) has no case for the value \(field); a later version of the app may have written it, and the "
+            + "record stays as it is"))
+    }
   }
 
   /// The empty list of a type; nil if it is none, or bytes, which are one value.

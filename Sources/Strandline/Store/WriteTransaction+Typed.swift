@@ -234,7 +234,7 @@ extension WriteTransaction {
     // Only a type with a prototype reads an absent field and a null as two things.
     let keepsNulls = encoded.fields.contains { $0.value == nil } && Value.prototype != nil
     if let current = try find(id) {
-      try put(merge(encoded, keepsNulls: keepsNulls, into: current, Value.self), creating: creating)
+      try put(merge(encoded, keepsNulls: keepsNulls, into: current, Value.self), creating: creating, mayRetype: true)
     } else {
       try putNew(
         id, Value.recordType, keepsNulls ? encoded.fields : encoded.fields.filter { $0.value != nil },
@@ -252,7 +252,9 @@ extension WriteTransaction {
     try requireType(Value.recordType, record)
     var record = record
     Value.migrate(&record)
+    let migrated = record.fields
     for field in encoded.fields { record[field.name] = field.value }
+    try Self.checkTypes(of: record.fields, record.id, record.type, migrated)
     if keepsNulls { record.nulls.formUnion(encoded.fields.lazy.filter { $0.value == nil }.map(\.name)) }
     if case .some(let parent) = encoded.parent { record.parent = parent }
     return record
@@ -295,7 +297,7 @@ extension WriteTransaction {
     // Before anything is written: what cannot be read must not come of it.
     let (made, version) = try RecordDecoder.decodeHolding(Value.self, from: merged, prototype)
     if outcome.refused.isEmpty {
-      try put(merged, creating: false)
+      try put(merged, creating: false, mayRetype: true)
     } else {
       merge.put(outcome.refused.lazy.map(\.name), into: &merged)
       let noted = core.inboxWrite?.changes?.count
@@ -328,7 +330,7 @@ extension WriteTransaction {
     guard record.type == type else {
       throw StrandlineError(
         .typeMismatch,
-        "record '\(record.id)' is a '\(record.type)' and cannot become a '\(type)': a record keeps its type for life; "
+        "record '\(record.id)' has the type '\(record.type)', which cannot become '\(type)': a record keeps its type for life; "
           + "delete it, and create it again")
     }
   }
@@ -360,7 +362,7 @@ extension WriteTransaction {
   /// - Returns: whether it makes anything of it.
   mutating func migrate<Value: SyncRecord>(_ id: RecordID, _ type: Value.Type) throws -> Bool {
     guard let record = try find(id), let migrated = try record.migrated(to: type) else { return false }
-    try put(migrated, creating: false)
+    try put(migrated, creating: false, mayRetype: true)
     return true
   }
 }

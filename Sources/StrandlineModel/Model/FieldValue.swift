@@ -49,6 +49,19 @@ public enum FieldValue: Hashable, Sendable {
     }
   }
 
+  /// Whether a field that takes this value takes another one too. Of a type that this version does not know, and of the items of a
+  /// list that the server calls unknown, nothing is said against it.
+  package func isOfSameType(as other: FieldValue) -> Bool {
+    switch (self, other) {
+    case (.string, .string), (.int64, .int64), (.double, .double), (.date, .date), (.bytes, .bytes),
+      (.reference, .reference), (.location, .location), (.asset, .asset), (.opaque, _), (_, .opaque):
+      true
+    case (.list(let kind, _), .list(let otherKind, _)): kind == otherKind || kind == .unknown || otherKind == .unknown
+    case (.encrypted(let value), .encrypted(let otherValue)): value.isOfSameType(as: otherValue)
+    default: false
+    }
+  }
+
   /// What a list holds. An empty list still has a kind.
   public enum ListKind: UInt8, Hashable, Sendable, CaseIterable {
     /// Texts.

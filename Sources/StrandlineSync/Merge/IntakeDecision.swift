@@ -468,7 +468,7 @@ package struct VersionSituation {
         .refuse(
           edit.lsn, code: .typeMismatch,
           words:
-            "the server holds '\(id)' as a '\(arrival.version.type)', which cannot become a '\(edit.version.type)'; "
+            "the server holds '\(id)' with the type '\(arrival.version.type)', which cannot become '\(edit.version.type)'; "
             + "delete it and create it again, or save under another name"),
         .store(arrival),
       ]

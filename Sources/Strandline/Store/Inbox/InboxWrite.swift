@@ -101,7 +101,9 @@ extension WriteTransaction {
     let id = account.canonical(record.id)
     guard record.type == change.type else {
       throw StrandlineError(
-        .typeMismatch, "record '\(id)' is a '\(record.type)' by now, and another process has saved a '\(change.type)'")
+        .typeMismatch,
+        "record '\(id)' has the type '\(record.type)' by now, and another process has saved one of type '\(change.type)'"
+      )
     }
     let (known, version) = try core.look(id)
     let stamps = version?.version.stamp.fields ?? [:]
@@ -119,7 +121,7 @@ extension WriteTransaction {
       later: Set(value.keys.filter { (stamps[$0]?.time ?? .zero) > change.time }))
     var merged = record
     let outcome = merge.apply(to: &merged)
-    if outcome.refused.isEmpty { return try put(merged, creating: false) }
+    if outcome.refused.isEmpty { return try put(merged, creating: false, mayRetype: true) }
     merge.put(outcome.refused.lazy.map(\.name), into: &merged)
     try put(merged, refusing: outcome.refused, rule: merge.recordRule)
   }
