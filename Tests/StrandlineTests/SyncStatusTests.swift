@@ -254,7 +254,7 @@ private final class Seen: Sendable {
     let rest = try #require(halt.nextTryMilliseconds) - a.clock.wallMilliseconds()
     #expect((299_000...300_000).contains(rest), "\(rest)")
     let sentence = try await a.sentence
-    #expect(sentence.hasPrefix("1 zone not uploaded until ") && sentence.hasSuffix(": over quota"), "\(sentence)")
+    #expect(sentence.hasPrefix("The iCloud storage is full: ") && sentence.contains(" until "), "\(sentence)")
     #expect(try await a.status.diagnostics().contains("halt: a zone, QUOTA_EXCEEDED, next try in "))
     a.clock.advance(milliseconds: rest)
     #expect(try await a.run(isUserInitiated: false) == nil)

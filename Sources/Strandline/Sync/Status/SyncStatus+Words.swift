@@ -46,6 +46,12 @@ extension SyncStatus {
       let count = halts.count { $0.type == nil }
       let why = lost.lostReason?.words ?? Self.words(forCode: lost.code)
       if let next = lost.nextTryMilliseconds {
+        // A user knows no zones.
+        if lost.code == .quotaExceeded, unsettled > 0 {
+          return
+            "The iCloud storage is full: \(Self.pluralized(unsettled, "change")) \(unsettled == 1 ? "waits" : "wait") until "
+            + Self.timeOfDay(next, timeZone)
+        }
         return "\(Self.pluralized(count, "zone")) not uploaded until \(Self.timeOfDay(next, timeZone)): \(why)"
       }
       return "\(count == 1 ? "A zone needs" : "\(Self.number(count)) zones need") attention: \(why)"
