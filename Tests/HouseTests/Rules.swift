@@ -53,6 +53,8 @@ enum Rules {
       "StrandlineHost", "StrandlineSimulation", "StrandlineServer",
       "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineJSON", "StrandlineSystem", "Foundation",
       "FoundationEssentials",
+      // For the benchmark of a live value.
+      "Observation",
     ],
   ]
 

@@ -15,8 +15,8 @@ struct StoreBenchTests {
   private static let works = [
     "store.open.1m", "store.open.crash", "store.open.process", "store.open.process.start", "store.rss.1m",
     "store.rss.1m.file", "store.get", "store.get.real", "store.save400", "store.save400.real", "store.save1",
-    "store.update", "store.edit.same", "store.query.indexed", "store.fetch.typed", "store.list", "store.list.prefix",
-    "store.observe",
+    "store.update", "store.edit.same", "store.query.indexed", "store.fetch.typed", "store.fetch.scan", "store.list",
+    "store.list.prefix", "store.observe", "store.live",
     "store.codable.save", "store.codable.load", "store.compact", "store.compact.appends",
   ]
   /// The rows that start processes, which a simulated disk cannot serve.
@@ -25,8 +25,9 @@ struct StoreBenchTests {
   ]
   private static let memory: Set = ["store.rss.1m", "store.rss.1m.file"]
   private static let withoutSQLite: Set = [
-    "store.rss.1m", "store.rss.1m.file", "store.update", "store.observe", "store.fetch.typed", "store.codable.save",
-    "store.codable.load",
+    "store.rss.1m", "store.rss.1m.file", "store.update", "store.observe", "store.live", "store.fetch.typed",
+    "store.fetch.scan",
+    "store.codable.save", "store.codable.load",
     "store.compact", "store.compact.appends",
   ]
 

@@ -2,6 +2,7 @@
 // for a write.
 
 import Foundation
+import Observation
 import Strandline
 import StrandlineHost
 import StrandlineLogBench
@@ -15,7 +16,8 @@ extension StoreBench {
   mutating func measureReads(_ corpus: Corpus, _ size: Size) async throws {
     guard
       wants([
-        "store.get", "store.query.indexed", "store.fetch.typed", "store.list", "store.list.prefix", "store.observe",
+        "store.get", "store.query.indexed", "store.fetch.typed", "store.fetch.scan", "store.list", "store.list.prefix",
+        "store.observe", "store.live",
       ])
     else { return }
     let store = try await onThread("bench") { [self] in try openStore(corpus.store) }
@@ -23,9 +25,11 @@ extension StoreBench {
     try await measureGets(store, database, size)
     try await measureQueries(store, database, size)
     try await measureFetches(store, size)
+    try await measureScans(store, size)
     try await measureLists(store, database, size)
     // Last, because it writes.
     try await measureObservation(store, size)
+    try await measureLive(store, size)
     database?.close()
     try close(store)
   }
@@ -141,6 +145,36 @@ extension StoreBench {
     add(row, work, size, figure: row.ours)
   }
 
+  /// How many values a predicate finds that no index answers, beside a loop that reads the field that it names.
+  private mutating func measureScans(_ store: RecordStore, _ size: Size) async throws {
+    let work = "store.fetch.scan"
+    guard wants(work) else { return }
+    try begin(work + size.suffix)
+    let works = self
+    let digits = Array("0123456789abcdef").map(String.init)
+    let contenders: [any Contender] = [
+      CallContender(clock: environment.clock, stop: stop) { number in
+        let digit = digits[number % digits.count]
+        let found = try store.count(RankedNote.self, where: #Predicate { $0.text.starts(with: digit) })
+        try works.checkPage(found, min(1, size.records / 4_000))
+      },
+      CallContender(clock: environment.clock, stop: stop) { number in
+        let digit = digits[number % digits.count]
+        var found = 0
+        try store.forEachRecord(ofType: BenchData.type) { record in
+          if case .string(let text)? = record[BenchData.textField], text.utf8.starts(with: digit.utf8) { found += 1 }
+        }
+        try works.checkPage(found, min(1, size.records / 4_000))
+      },
+    ]
+    let measured = try await race(contenders, sizes: [digits.count], rounds: bench.rounds)[0]
+    var row = time(work, size, measured, hasPeer: false)
+    let loop = time(work, size, [measured[1]], hasPeer: false)
+    row.limit = loop.ours
+    row.atMost(1.2, of: loop.ours, "a loop over all records")
+    add(row, work, size, figure: row.ours)
+  }
+
   private func checkPage(_ found: Int, _ least: Int) throws {
     guard found >= least else {
       throw BenchFailure(description: "a page of the benchmark's own store has \(found) records, not \(least)")
@@ -191,25 +225,72 @@ extension StoreBench {
     let work = "store.observe"
     guard wants(work) else { return }
     try begin(work + size.suffix)
+    let (row, writing) = try await observations(work, size) { [self] in try await observe(store, $0) }
+    add(above(writing, "the write", row), work, size, figure: row.ours)
+  }
+
+  /// The same until the main actor has the value, beside an observer that has it.
+  private mutating func measureLive(_ store: RecordStore, _ size: Size) async throws {
+    let work = "store.live"
+    guard wants(work) else { return }
+    try begin(work + size.suffix)
+    let (observing, _) = try await observations(work, size) { [self] in try await observe(store, $0) }
+    let (row, _) = try await observations(work, size) { [self] in try await live(store, $0) }
+    add(above(observing.ours, "store.observe", row), work, size, figure: row.ours)
+  }
+
+  private func above(_ limit: Double?, _ what: String, _ row: BenchRow) -> BenchRow {
+    guard let limit else { return row }
+    var row = row
+    row.limit = limit
+    row.bars.append(
+      .init(text: "\(BenchRow.figure(row.ours - limit)) ms above \(what) (≤ 1)", isMet: row.ours - limit <= 1))
+    return row
+  }
+
+  /// Writes in all rounds, and the time until somebody has each.
+  ///
+  /// - Parameter observe: gets the number of writes, and returns the nanoseconds of each and those until it has arrived.
+  /// - Returns: the row, and the milliseconds of a write.
+  private func observations(
+    _ work: String, _ size: Size, _ observe: (Int) async throws -> (write: [UInt64], whole: [UInt64])
+  ) async throws -> (row: BenchRow, write: Double?) {
     let writes = count(500, forEach: 200) * size.factor
     var writing = Measurements()
     var observing = Measurements()
     for _ in 0..<bench.rounds {
       Measures.resetPeak()
-      let (write, whole) = try await observe(store, writes)
+      let (write, whole) = try await observe(writes)
       writing.latencies += write
       observing.latencies += whole
       observing.seconds.append(Double(whole.reduce(0, +)) / 1e9)
       observing.peakBytes = max(observing.peakBytes, Measures.peakBytes)
     }
-    var row = time(work, size, [observing], hasPeer: false)
-    row.limit = writing.quantile(0.5).map { $0 / 1_000 }
-    if let limit = row.limit {
-      row.bars.append(
-        .init(
-          text: "\(BenchRow.figure(row.ours - limit)) ms above the write (≤ 1)", isMet: row.ours - limit <= 1))
+    return (time(work, size, [observing], hasPeer: false), writing.quantile(0.5).map { $0 / 1_000 })
+  }
+
+  /// Changes a value and waits each time until the main actor has the change.
+  ///
+  /// - Returns: as `observe(_:_:)`.
+  private func live(_ store: RecordStore, _ writes: Int) async throws -> (write: [UInt64], whole: [UInt64]) {
+    let clock = environment.clock
+    let first = Int64(clock.monotonicNanoseconds() >> 1)
+    func save(_ rank: Int64) async throws {
+      try await store.write { try $0.save(RankedNote(id: LiveRank.name, rank: rank, text: "")) }
     }
-    add(row, work, size, figure: row.ours)
+    try await save(first)
+    let live = await LiveRank(of: store, clock)
+    _ = try await live.reaches(first)
+    var (write, whole): ([UInt64], [UInt64]) = ([], [])
+    for rank in first + 1...first + Int64(writes) {
+      try checkInterrupt()
+      async let arrival = live.reaches(rank)
+      let begin = clock.monotonicNanoseconds()
+      try await save(rank)
+      write.append(clock.monotonicNanoseconds() - begin)
+      whole.append(try await arrival - begin)
+    }
+    return (write, whole)
   }
 
   /// Changes a record and waits each time until an observer of it has the change.
@@ -335,6 +416,35 @@ extension StoreBench {
       try store.writeBlocking { tx in for record in rest.prefix(Self.batch) { try tx.save(record) } }
       rest = rest.dropFirst(Self.batch)
     }
+  }
+}
+
+/// A value of a view.
+@MainActor
+private final class LiveRank {
+  nonisolated static let name = "live"
+  private let live: Live<RankedNote?>
+  private let clock: any SystemClock
+
+  init(of store: RecordStore, _ clock: any SystemClock) {
+    (live, self.clock) = (store.live(RankedNote.self, id: Self.name), clock)
+  }
+
+  /// Waits until the value has a rank.
+  ///
+  /// - Returns: when it has it.
+  func reaches(_ rank: Int64) async throws -> UInt64 {
+    while live.value??.rank != rank {
+      guard live.isLive else { throw BenchFailure(description: "a live value ended before it was the last") }
+      await withCheckedContinuation { change in
+        withObservationTracking {
+          _ = (live.value, live.isLive)
+        } onChange: {
+          change.resume()
+        }
+      }
+    }
+    return clock.monotonicNanoseconds()
   }
 }
 

@@ -39,8 +39,8 @@ struct StoreBench: Benchmark {
   /// The rows that need the corpus.
   private static let corpusWorks =
     processWorks + [
-      "store.open.1m", "store.get", "store.query.indexed", "store.fetch.typed", "store.list", "store.list.prefix",
-      "store.observe",
+      "store.open.1m", "store.get", "store.query.indexed", "store.fetch.typed", "store.fetch.scan", "store.list",
+      "store.list.prefix", "store.observe", "store.live",
     ]
 
   /// The rows for which processes are started.
