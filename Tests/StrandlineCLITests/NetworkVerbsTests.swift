@@ -61,7 +61,7 @@ struct NetworkVerbsTests {
     _ = await a.run("import", "/A", "-", input: note("a", "1") + note("b", "2"))
     let uploaded = await sync(a, server)
     #expect(uploaded.code == .done && uploaded.err == "")
-    #expect(uploaded.out.hasPrefix("2 uploaded; ") && uploaded.out.hasSuffix(" requests, 0 unsettled\n"))
+    #expect(uploaded.out.hasPrefix("2 uploaded; ") && uploaded.out.hasSuffix(" requests, 0 unsent\n"))
     let fetched = await sync(b, server, "--json")
     try JSONPage.check(fetched.out, of: "sync")
     #expect(fetched.code == .done)
@@ -139,7 +139,7 @@ struct NetworkVerbsTests {
     _ = await sync(a, server)
     _ = await b.run("import", "/A", "-", input: note("a", "2"))
     let screen = await sync(b, server)
-    #expect(screen.code == .done && screen.out.contains("1 blocked"), "\(screen)")
+    #expect(screen.code == .done && screen.out.contains("1 checked with the server first"), "\(screen)")
     let words = "given up: an edit of 'Main/a': the record was deleted at the server; the edit is in its history\n"
     #expect(screen.err == words + "try: strandline why /A a\n", "\(screen)")
     #expect(await sync(b, server).err == "")
@@ -167,13 +167,25 @@ struct NetworkVerbsTests {
     #expect(await machine.run("status", "/A").out.contains("1"))
   }
 
+  @Test func `sync refuses what no container can be, and asks for the API token before the network`() async {
+    let machine = Machine()
+    let wrong = await machine.run("sync", "/A", "--url", "http://127.0.0.1:1", "--container", "not a container")
+    #expect(wrong.code == .usage && wrong.err.contains("not 'not a container'"))
+    let apple = "https://api.apple-cloudkit.com"
+    for url in [apple, apple + "/", apple + ":443"] {
+      let bare = await machine.run("sync", "/A", "--url", url, "--container", "iCloud.test")
+      #expect(bare.code == .usage && bare.err.contains("STRANDLINE_API_TOKEN"), "\(bare)")
+    }
+    #expect(await machine.run("status", "/A").code == .noSuchStore)
+  }
+
   @Test func `sync counts in the singular and in the plural`() async throws {
     let server = try await Serving()
     let a = Machine(seed: 1)
     let b = Machine(seed: 2)
     _ = await a.run("import", "/A", "-", input: note("a", "1"))
     #expect(await sync(a, server).out.hasPrefix("1 uploaded; "))
-    #expect(await sync(a, server).out.hasPrefix("1 version was here already; "))
+    #expect(await sync(a, server).out.hasPrefix("nothing new; "))
     _ = await sync(b, server)
     _ = await a.run("delete", "/A", "a")
     _ = await sync(a, server)
@@ -229,7 +241,7 @@ struct NetworkVerbsTests {
     _ = await machine.run("import", "/A", "-", input: note("a", "1") + note("b", "2"))
     let screen = await sync(machine, server, "--pull-only")
     #expect(screen.code == .done)
-    #expect(screen.out.hasSuffix(", 2 unsettled\n"))
+    #expect(screen.out.hasSuffix(", 2 unsent\n"))
     #expect(screen.err == "")
     _ = await server.end()
   }

@@ -33,6 +33,61 @@ struct RecordVerbsTests {
         == #"{"fields":{"title":"Milk","x":[1]},"recordName":"n1","recordType":"Note","zoneName":"Main"}"# + "\n")
   }
 
+  @Test func `put keeps the type of a field, in a record that is there and in a new one`() async {
+    let machine = Machine()
+    _ = await machine.run("put", "/A", #"{"recordType":"Item","recordName":"a","fields":{"opens":3,"rate":1.5}}"#)
+    let old = await machine.run("put", "/A", #"{"recordName":"a","fields":{"opens":"three"}}"#)
+    let new = await machine.run("put", "/A", #"{"recordType":"Item","recordName":"b","fields":{"opens":"three"}}"#)
+    for (screen, name) in [(old, "a"), (new, "b")] {
+      #expect(screen.code == .dataDamaged && screen.out == "")
+      for word in ["'Main/\(name)'", "'Item'", "'opens'", "INT64", "STRING", "another name"] {
+        #expect(screen.err.contains(word), "\(screen.err) lacks \(word)")
+      }
+    }
+    #expect(await machine.run("export", "/A").out.contains(#""opens":3,"rate":{"type":"DOUBLE","value":1.5}"#))
+    #expect(await machine.run("put", "/A", #"{"recordName":"a","fields":{"rate":2}}"#).code == .done)
+    #expect(
+      await machine.run("put", "/A", #"{"recordType":"Item","recordName":"c","fields":{"rate":4}}"#).code == .done)
+    #expect(await machine.run("types", "/A", "--fields").out.hasSuffix("  rate: DOUBLE\n"))
+  }
+
+  @Test func `dates are taken and shown as people write them`() async {
+    let machine = Machine()
+    let first = #"{"recordType":"Item","recordName":"a","fields":{"when":{"type":"TIMESTAMP","value":"2026-01-31"}}}"#
+    #expect(await machine.run("put", "/A", first).code == .done)
+    #expect(await machine.run("get", "/A", "a").out.hasSuffix("when    2026-01-31T00:00:00Z\n"))
+    let other = #"{"recordType":"Item","recordName":"b","fields":{"when":"2026-02-01T10:00:00.250Z"}}"#
+    #expect(await machine.run("put", "/A", other).code == .done)
+    #expect(await machine.run("get", "/A", "b").out.hasSuffix("when    2026-02-01T10:00:00.250Z\n"))
+    #expect(await machine.run("put", "/A", #"{"recordName":"a","fields":{"when":"2026-03-01"}}"#).code == .done)
+    #expect(
+      await machine.run("get", "--json", "/A", "a").out.contains(#""when":{"type":"TIMESTAMP","value":1772323200000}"#))
+    let list = #"{"recordName":"a","fields":{"days":{"type":"TIMESTAMP_LIST","value":[0,"1970-01-02"]}}}"#
+    #expect(await machine.run("put", "/A", list).code == .done)
+    #expect(await machine.run("get", "/A", "a").out.contains("days    [1970-01-01T00:00:00Z, 1970-01-02T00:00:00Z]\n"))
+    let wrong = #"{"recordName":"a","fields":{"when":{"type":"TIMESTAMP","value":"soon"}}}"#
+    #expect(await machine.run("put", "/A", wrong).code == .dataDamaged)
+  }
+
+  @Test func `a verb names the one that helps`() async {
+    let machine = Machine()
+    _ = await machine.run("put", "/A", #"{"recordType":"Item","recordName":"a"}"#)
+    #expect(await machine.run("get", "/A", "x").err.contains("try: strandline why /A x\n"))
+    #expect(await machine.run("why", "/A", "x").err.contains("try: strandline types /A"))
+  }
+
+  @Test func `query finds the children of a record`() async {
+    let machine = Machine()
+    _ = await machine.run("put", "/A", #"{"recordType":"List","recordName":"l"}"#)
+    for name in ["a", "b"] {
+      _ = await machine.run("put", "/A", #"{"recordType":"Item","recordName":"\#(name)","parent":"l"}"#)
+    }
+    _ = await machine.run("put", "/A", #"{"recordType":"Item","recordName":"c"}"#)
+    #expect(await machine.run("query", "/A", "Item", "--where", "parent = l", "--count").out == "2\n")
+    let none = await machine.run("query", "/A", "Item", "--where", "parent = m")
+    #expect(none.out == "" && !none.err.contains("misspelt") && !none.err.contains("no field"), "\(none.err)")
+  }
+
   @Test func `text in a record or a command line cannot control the terminal`() async throws {
     #expect(
       isTame("plain – ü\n") && !isTame("\u{1B}[2J") && !isTame("\u{9B}2J") && !isTame("\u{202E}") && !isTame("\r"))
@@ -239,7 +294,7 @@ struct RecordVerbsTests {
           code: .noSuchStore, out: "",
           err: """
             error: '/A' has no record 'Main/n 2'
-            try: strandline log-dump --record 'n 2' /A
+            try: strandline why /A 'n 2'
 
             """))
     #expect(
@@ -273,16 +328,15 @@ struct RecordVerbsTests {
     _ = await machine.run("import", "/A", "-", input: note("a", "secret") + note("b", "2") + note("c", "3"))
     _ = await machine.run("delete", "/A", "c")
     #expect(
-      await machine.run("status", "/A").out.replacing(#/log  +[1-9][0-9,]* bytes/#, with: "log             N bytes")
+      await machine.run("status", "/A").out.replacing(#/log  +[1-9][0-9,]* bytes/#, with: "log            N bytes")
         == """
-        records         2
-        deleted names   1
-        unsettled       3 records, the oldest 0 s old
-        newest event    6
-        all settled to  1
-        log             N bytes
-        account         none: never synced
-        zone Main       2 records, not fetched yet
+        records        2
+        deleted names  1
+        unsent         3 records, the oldest 0 s old
+        newest event   6
+        log            N bytes
+        account        none: never synced
+        zone Main      2 records, not fetched yet
 
         """)
     #expect(

@@ -22,9 +22,9 @@ struct RepairTests {
     // The bit that was changed is in the zone's name.
     let words = "the checksum of a frame's body does not match (LSN \(lsn); its bytes name record 'M`in/b')"
     #expect(lines[0].hasSuffix(words), "\(lines)")
-    #expect(lines.contains("lost events    LSN \(lsn)"))
+    #expect(lines.contains("lost           LSN \(lsn), whose bytes name record 'M`in/b'"))
     #expect(lines.contains("records        2"))
-    #expect(lines.contains("unsettled      2 records"))
+    #expect(lines.contains("unsent         2 records"))
     #expect(lines.contains("damaged bytes  copied to NEW/quarantine"))
     #expect(
       lines.last == "nothing was written; to write the new store: strandline repair /A --apply --into NEW")

@@ -22,7 +22,7 @@ extension Command {
       guard let record = try store.record(id) else {
         throw Failure(
           .noSuchStore, "'\(path)' has no record '\(printable(id.description))'",
-          try: "strandline log-dump --record \(ShellWord.quote(id.name)) \(ShellWord.quote(path))")
+          try: "strandline why \(ShellWord.quote(path)) \(ShellWord.quote(id.name))\(zone(of: id))")
       }
       if arguments.has("--json") {
         try console.write(record.line(zone: true) + [UInt8(ascii: "\n")])
@@ -42,12 +42,16 @@ extension Command {
     }
     for name in record.fields.keys.sorted(by: { $0.precedesByUTF8($1) }) {
       guard let value = record.fields[name] else { continue }
-      rows.append((printable(name), printable(String(decoding: value.line, as: UTF8.self))))
+      rows.append((printable(name), printable(value.dates ?? String(decoding: value.line, as: UTF8.self))))
     }
     let width = min(24, rows.map(\.0.count).max() ?? 0)
     return rows.map { name, value in
       name + String(repeating: " ", count: max(0, width - name.count) + 2) + value
     }
+  }
+
+  private static func zone(of id: RecordID) -> String {
+    id.zone == .main ? "" : " --zone \(ShellWord.quote(id.zone.name))"
   }
 
   /// The stamps of the version that the record shows; none if compaction has left no event of it.
@@ -83,5 +87,16 @@ extension Command {
   /// Formats a time in UTC with whole seconds.
   static func time(_ milliseconds: Int64) -> String {
     Date(timeIntervalSince1970: Double(milliseconds) / 1_000).formatted(.iso8601)
+  }
+}
+
+extension FieldValue {
+  /// A date, or a list of some, as people write them; nil for every other value.
+  fileprivate var dates: String? {
+    switch self {
+    case .date(let milliseconds): ISODate.text(milliseconds)
+    case .list(.dates, let items) where !items.isEmpty: "[\(items.compactMap(\.dates).joined(separator: ", "))]"
+    default: nil
+    }
   }
 }

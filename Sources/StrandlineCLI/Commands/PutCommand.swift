@@ -11,6 +11,8 @@ extension Command {
     details: [
       "JSON is a line as import accepts it. Only the fields that it names are changed; null clears a field.",
       "\"recordType\" is required for a record that does not exist yet.",
+      "A field keeps its type, as at CloudKit: a value of another one is refused. A date may be a text such as 2026-01-31, or",
+      "2026-01-31T18:00:00Z, where the store has dates in that field.",
       "Prints nothing when the record is saved.",
     ],
     options: [.zone, Option("--recreate", "Create a new record if this name was deleted.")],
@@ -25,6 +27,7 @@ extension Command {
       let line = try input(arguments.operands[1], console)
       let path = arguments.operands[0]
       func write(_ store: RecordStore) throws -> ExitCode {
+        let line = try line.fitted(to: store.view(), zone)
         try store.writeBlocking { transaction in
           try put(line, zone, recreates: arguments.has("--recreate"), &transaction)
         }
@@ -78,5 +81,32 @@ extension Command {
     } catch let bad as BadLine {
       throw Failure(.dataDamaged, "record '\(line.id(in: zone))': \(bad.words)", try: "strandline help put")
     }
+  }
+}
+
+extension RecordLine {
+  /// The line of a new record, with values of the types that their fields have in the first records of its type.
+  fileprivate func fitted(to view: StoreView, _ zone: String) throws -> RecordLine {
+    let id = id(in: zone)
+    guard !isVerbatim, let recordType, try view.record(id) == nil else { return self }
+    let known = try view.examples(ofType: recordType, in: nil)
+    var line = self
+    for (name, value) in fields.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
+      guard let examples = known[name]?.values, !examples.contains(where: { $0.isOfSameType(as: value) }) else {
+        continue
+      }
+      let written = examples.compactMap { value.written(like: $0) }.first
+      guard let written else {
+        let kinds = examples.map(\.typeName).sorted().joined(separator: " or ")
+        throw Failure(
+          .dataDamaged,
+          "record '\(id)' of type '\(recordType)': field '\(name)' has values of type \(kinds) in this store, and would get one "
+            + "of type \(value.typeName); CloudKit keeps the type of a field for ever, so give the new values a field of another "
+            + "name",
+          try: "strandline types STORE --fields")
+      }
+      line.fields[name] = written
+    }
+    return line
   }
 }

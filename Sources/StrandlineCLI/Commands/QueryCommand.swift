@@ -11,7 +11,7 @@ extension Command {
       "A CONDITION is FIELD COMPARATOR VALUE, and all of them must hold. The comparators are = != < <= > >= and the words",
       "of CloudKit: BEGINS_WITH, IN, NOT_IN, LIST_CONTAINS, LIST_CONTAINS_ANY, LIST_CONTAINS_ALL, LIST_MEMBER_BEGINS_WITH,",
       "and NOT_ before each of them. VALUE is JSON as in a line of export, or else text; for a field that holds times also",
-      "a date such as 2026-01-31 or 2026-01-31T18:00:00Z.",
+      "a date such as 2026-01-31 or 2026-01-31T18:00:00Z. parent is the name of the record that a record hangs below.",
       "Prints lines as export does. If more follow than --limit allows, standard error says how to go on; it names each",
       "record that may belong to the answer and is damaged, and the exit code is then 65.",
     ],
@@ -45,7 +45,7 @@ extension Command {
         }
       }
       let view = try readOnly(arguments.operands[0], console).view()
-      query.filters = try view.dated(query.filters, of: query)
+      query.filters = try view.parented(view.dated(query.filters, of: query), of: query)
       if arguments.has("--explain") {
         try console.print(printable(view.explain(query).description))
         return .done
@@ -137,10 +137,29 @@ extension StoreView {
   /// Says what the words of a question without an answer may have misspelt.
   fileprivate func noteMisspelt(_ query: RecordQuery, _ console: Console) throws {
     let fields = query.filters.map(\.field) + query.sorts.map(\.field)
-    for sentence in try misspelt(type: query.recordType, fields: fields, in: query.zone) {
+    let named = fields.filter { $0 != Version.parentField }
+    for sentence in try misspelt(type: query.recordType, fields: named, in: query.zone) {
       console.say("note: \(printable(sentence))")
     }
   }
+
+  /// Conditions on the parent, where no field has that name: its name is a text, and the record has a reference.
+  fileprivate func parented(_ filters: [RecordFilter], of query: RecordQuery) throws -> [RecordFilter] {
+    guard filters.contains(where: { $0.field == Self.parentWord }),
+      try fieldKinds(ofType: query.recordType, in: query.zone)[Self.parentWord] == nil
+    else { return filters }
+    return filters.map { filter in
+      guard filter.field == Self.parentWord else { return filter }
+      var filter = filter
+      filter.field = Version.parentField
+      filter.values = filter.values.map { value in
+        if case .string(let name) = value { .reference(Reference(name)) } else { value }
+      }
+      return filter
+    }
+  }
+
+  private static var parentWord: String { "parent" }
 
   /// Conditions that compare a field that holds times with a date: the time of the date.
   fileprivate func dated(_ filters: [RecordFilter], of query: RecordQuery) throws -> [RecordFilter] {

@@ -90,7 +90,7 @@ struct RepairScreen {
   }
 
   private func words(_ lsns: ClosedRange<UInt64>) -> String {
-    lsns.count == 1 ? "LSN \(lsns.lowerBound)" : "LSNs \(lsns.lowerBound) to \(lsns.upperBound)"
+    lsns.lowerBound == lsns.upperBound ? "LSN \(lsns.lowerBound)" : "LSNs \(lsns.lowerBound) to \(lsns.upperBound)"
   }
 
   private var rows: [(String, String)] {
@@ -100,15 +100,15 @@ struct RepairScreen {
         salvage.damages.isEmpty
           ? "nothing" : "\(Words.plural(salvage.damages.count, "place")), \(Words.bytes(salvage.bytesDamaged))"
       ),
-      ("lost events", lost),
+      ("lost", lost),
       ("kept events", "\(Words.count(plan.eventsKept)) of \(Words.plural(salvage.segments, "segment"))"),
     ]
     if salvage.partialTransactions > 0 {
       rows.append(
         (
           "incomplete",
-          "\(Words.plural(salvage.partialTransactions, "transaction")): their local saves and deletions are kept; the "
-            + "next sync fetches the server's part again"
+          "\(Words.plural(salvage.partialTransactions, "transaction")), of which \(Words.plural(salvage.partialEvents, "event")) "
+            + "are left: their local saves and deletions are kept; the next sync fetches the server's part again"
         ))
     }
     if plan.eventsLeftBehind > 0 { rows.append(("left behind", Words.plural(plan.eventsLeftBehind, "event"))) }
@@ -123,7 +123,7 @@ struct RepairScreen {
     }
     rows.append(("records", Words.count(plan.records)))
     rows.append(
-      ("unsettled", plan.unsettled == 0 ? "0" : Words.plural(plan.unsettled, "record")))
+      ("unsent", plan.unsettled == 0 ? "0" : Words.plural(plan.unsettled, "record")))
     for zone in plan.zonesReset {
       rows.append(
         (
@@ -158,7 +158,10 @@ struct RepairScreen {
   }
 
   private var lost: String {
-    var words = salvage.lost.prefix(8).map(self.words)
+    var words = salvage.lost.prefix(8).map { lost in
+      let named = zip(salvage.damages, records).first { $0.0.lsns == lost && lost.lowerBound == lost.upperBound }?.1
+      return self.words(lost) + (named.map { ", whose bytes name record '\(printable($0.description))'" } ?? "")
+    }
     if salvage.lost.count > words.count { words.append("\(salvage.lost.count - words.count) more ranges") }
     if salvage.isOpenEnded { words.append("any events after LSN \(salvage.lastLSN)") }
     return words.isEmpty ? "none" : words.joined(separator: ", ")

@@ -9,7 +9,7 @@ extension Command {
   static let status = Command(
     "status", "Show what a store holds, has to send and waits for.", operands: ["STORE"],
     details: [
-      "Unsettled are the mutations (saves and deletions) that the server has not yet accepted or refused.",
+      "Unsent are the records with changes that the server has not yet accepted or refused; with --json they are \"unsettled\".",
       "Damage is named where this command has met it; `verify` reads every byte.",
     ],
     options: [.json],
@@ -34,9 +34,8 @@ extension Command {
     var rows: [(String, String)] = [
       ("records", Words.count(status.records)),
       ("deleted names", Words.count(status.deleted)),
-      ("unsettled", unsettled(status)),
+      ("unsent", unsent(status)),
       ("newest event", "\(status.durableLSN)"),
-      ("all settled to", "\(status.checkpoint)"),
       ("log", Words.bytes(status.logBytes)),
       ("account", account(status)),
     ]
@@ -88,7 +87,7 @@ extension Command {
       ? "event \(lsns.lowerBound)" : "events \(lsns.lowerBound) to \(lsns.upperBound)"
   }
 
-  private static func unsettled(_ status: StoreStatus) -> String {
+  private static func unsent(_ status: StoreStatus) -> String {
     if status.unsettled == 0 { return "0" }
     let age = status.oldestUnsettledMilliseconds.map { ", the oldest \(Words.duration(milliseconds: $0)) old" } ?? ""
     return "\(Words.plural(status.unsettled, "record"))\(age)"

@@ -16,7 +16,7 @@ extension Command {
       "unsent changes; with 75 and 77 as help exit-codes says. What is left is said by cause, with the verb that helps.",
       "With --watch it stays, syncs by itself as an app does, and prints a line when its status changes: Synced, Uploading",
       "1,204 of 60,000. It holds the store's lock meanwhile. Ends at Ctrl-C (exit code 0).",
-      "Unsettled are the mutations (saves and deletions) that the server has not yet accepted or refused.",
+      "Unsent are the records with changes that the server has not yet accepted or refused.",
       "Environment variables: STRANDLINE_API_TOKEN, and STRANDLINE_SESSION with the token of a new sign-in.",
     ],
     options: [
@@ -159,11 +159,11 @@ struct SyncCommand {
     let counts: [(key: String, one: String, many: String, count: Int)] = [
       ("fetchedSaves", "fetched", "fetched", report.fetchedSaves),
       ("fetchedDeletes", "deletion fetched", "deletions fetched", report.fetchedDeletes),
-      ("echoes", "version was here already", "versions were here already", report.echoes),
+      ("echoes", "", "", report.echoes),
       ("uploaded", "uploaded", "uploaded", report.uploaded),
       ("recognized", "found uploaded already", "found uploaded already", report.recognized),
       ("merged", "merged", "merged", report.merged),
-      ("blocked", "blocked", "blocked", report.blocked),
+      ("blocked", "checked with the server first", "checked with the server first", report.blocked),
       ("held", "held", "held", report.held),
     ]
     if isJSON {
@@ -174,10 +174,11 @@ struct SyncCommand {
       try console.write(JSONValue.object(members).canonicalBytes + [UInt8(ascii: "\n")])
       return
     }
-    let words = counts.filter { $0.count > 0 }.map { Words.plural($0.count, $0.one, $0.many) }
+    // That the server lists what was just sent is no news.
+    let words = counts.filter { $0.count > 0 && !$0.one.isEmpty }.map { Words.plural($0.count, $0.one, $0.many) }
     try console.print(
       (words.isEmpty ? "nothing new" : words.joined(separator: ", "))
-        + "; \(Words.plural(report.requests, "request")), \(Words.count(status.unsettled)) unsettled")
+        + "; \(Words.plural(report.requests, "request")), \(Words.count(status.unsettled)) unsent")
     for held in status.held.prefix(Self.namesShownMax) { console.say("held: \(held.line)") }
     if status.held.count > Self.namesShownMax {
       let rest = Words.count(status.held.count - Self.namesShownMax)

@@ -33,6 +33,12 @@ struct SyncTarget {
   init(_ arguments: Arguments, _ verb: String, url option: String, _ console: Console) throws {
     guard let url = arguments[option] else { throw UsageError(message: "\(verb) needs \(option) URL") }
     guard let container = arguments["--container"] else { throw UsageError(message: "\(verb) needs --container ID") }
+    // A store keeps the container of its first sync for life.
+    guard !container.isEmpty, container.utf8.allSatisfy(Self.isOfContainer) else {
+      throw UsageError(
+        message: "--container takes letters, digits, '.', '-' and '_', as in iCloud.com.example.notes, not "
+          + "'\(container.prefix(80))'")
+    }
     if let defect = Self.defect(url: url) {
       throw UsageError(message: "\(option) takes http:// or https://, a host and optionally a port, \(defect)")
     }
@@ -54,6 +60,23 @@ struct SyncTarget {
     apiToken =
       try arguments["--api-token-file"].map { try Self.token(in: $0, console) }
       ?? console.variable("STRANDLINE_API_TOKEN") ?? ""
+    if apiToken.isEmpty,
+      URLComponents(string: url)?.host == URLComponents(string: WebServicesDatabase.appleOrigin)?.host
+    {
+      throw UsageError(
+        message: "CloudKit needs the container's API token: name its file with --api-token-file, or set "
+          + "STRANDLINE_API_TOKEN")
+    }
+  }
+
+  private static func isOfContainer(_ byte: UInt8) -> Bool {
+    switch byte {
+    case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+      UInt8(ascii: "0")...UInt8(ascii: "9"),
+      UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: "_"):
+      true
+    default: false
+    }
   }
 
   /// What is wrong with a server's URL, if anything.

@@ -46,12 +46,17 @@ extension Command {
 extension StoreView {
   /// The kinds of the values that the fields of a type's first records have.
   func fieldKinds(ofType type: String, in zone: ZoneID?) throws -> [String: Set<String>] {
-    var kinds: [String: Set<String>] = [:]
+    try examples(ofType: type, in: zone).mapValues { Set($0.keys) }
+  }
+
+  /// The same, with a value of each kind.
+  func examples(ofType type: String, in zone: ZoneID?) throws -> [String: [String: FieldValue]] {
+    var examples: [String: [String: FieldValue]] = [:]
     let sample = try query(RecordQuery(type, in: zone, limit: 1_000))
     for record in sample.records {
-      for (field, value) in record.fields { kinds[field, default: []].insert(value.typeName) }
+      for (field, value) in record.fields { examples[field, default: [:]][value.typeName] = value }
     }
-    return kinds
+    return examples
   }
 
   /// What a question about a type and its fields may have misspelt: a type of which no record lives, a field that none of the

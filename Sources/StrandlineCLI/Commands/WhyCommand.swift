@@ -35,7 +35,7 @@ extension Command {
       guard let ending, !story.isEmpty || ending.isKnown else {
         throw Failure(
           .noSuchStore, "'\(path)' knows nothing of a record '\(printable(id.description))'",
-          try: "strandline query \(ShellWord.quote(path)) TYPE   (lists the records of a type)")
+          try: "strandline types \(ShellWord.quote(path)), and strandline query \(ShellWord.quote(path)) TYPE")
       }
       if compacted != .zero {
         let words =
@@ -329,7 +329,7 @@ private struct Ending {
           held.retryMilliseconds.map { "it is tried again in \(Words.duration(milliseconds: $0))" }
           ?? "only an edit or a person ends that"
         (state, words) = ("held", "\(what) is set aside (\(held.code), \(held.reason)); \(next)")
-        remedy = "strandline held \(path) release \(name)\(zone), or strandline held \(path) discard \(name)\(zone)"
+        remedy = Self.remedy(held, pending, path, name + zone)
       case .target(let target)?:
         (state, words) = (
           "waits",
@@ -382,6 +382,15 @@ private struct Ending {
     } else {
       (state, words, isKnown) = ("unknown", "this store has nothing under the name", false)
     }
+  }
+
+  /// How to end that a change is held. To send again what the server calls wrong helps nobody: a save of other values mends it.
+  private static func remedy(_ held: HeldRecord, _ pending: PendingChange, _ path: String, _ name: String) -> String {
+    let retry =
+      held.code == .badRequest && !pending.isDeletion
+      ? "a save with what the server takes (by the app, or strandline put \(path))"
+      : "strandline held \(path) release \(name)"
+    return "\(retry), or strandline held \(path) discard \(name)"
   }
 }
 

@@ -94,7 +94,9 @@ struct RecordLine {
     }
     var record = record
     if let parent { record.parent = parent }
-    for (name, value) in relativeFields(to: record.id.zone) { record.fields[name] = value }
+    for (name, value) in relativeFields(to: record.id.zone) {
+      record.fields[name] = record.fields[name].flatMap { value.written(like: $0) } ?? value
+    }
     for name in nulls { record.fields[name] = nil }
     return record
   }
@@ -103,6 +105,18 @@ struct RecordLine {
     var result = fields
     for (name, value) in fields where value.namesZone { result[name] = value.relative(to: zone) }
     return result
+  }
+}
+
+extension FieldValue {
+  /// A value that a person wrote shortly, as one of the type that another value has: a date as a text, and a number without its
+  /// fraction. Nil if it is none.
+  func written(like other: FieldValue) -> FieldValue? {
+    switch (self, other) {
+    case (.string(let text), .date): ISODate.milliseconds(text).map { .date(milliseconds: $0) }
+    case (.int64(let number), .double): Double(exactly: number).map { .double($0) }
+    default: isOfSameType(as: other) ? self : nil
+    }
   }
 }
 

@@ -390,8 +390,16 @@ extension JSONReader {
     }
   }
 
-  /// Whole milliseconds; a fraction, which some senders write, is rounded, unless the sender is held to the letter.
+  /// Whole milliseconds; a fraction, which some senders write, is rounded, unless the sender is held to the letter. A person may
+  /// write a date.
   mutating func milliseconds(of token: JSONToken, from sender: WireField.Sender) throws(JSONError) -> Int64 {
+    if sender == .command, token.kind == .string {
+      let text = try string(of: token)
+      guard let time = ISODate.milliseconds(text) else {
+        throw error("'\(text.prefix(80))', which is no time such as 2026-01-31T18:00:00Z", at: token.range.lowerBound)
+      }
+      return time
+    }
     switch try number(of: token) {
     case .int64(let number): return number
     case .double(let number):
