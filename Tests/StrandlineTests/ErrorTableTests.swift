@@ -17,8 +17,12 @@ private struct Row: Sendable, CustomTestStringConvertible {
   var request: ErrorPolicy
   /// Of a request refused as a whole with it nothing was applied.
   var nothing: Bool
-  /// A request that only asks may be answered if it asks for less.
+  /// A smaller request may succeed.
   var less: Bool
+  /// The answer was too large, and not the request.
+  var answer: Bool
+  /// The server answers no request of this kind.
+  var kind: Bool
   /// It may be the fault of one record of several.
   var one: Bool
   /// The change token may have expired.
@@ -30,10 +34,12 @@ private struct Row: Sendable, CustomTestStringConvertible {
 
   init(
     _ code: String, status: Int? = nil, _ item: ErrorPolicy, _ request: ErrorPolicy, nothing: Bool = false,
-    less: Bool = false, one: Bool = false, token: Bool = false, hold: HoldTime = .doubling, ends: StrandlineError.Code
+    less: Bool = false, answer: Bool = false, kind: Bool = false, one: Bool = false, token: Bool = false,
+    hold: HoldTime = .doubling, ends: StrandlineError.Code
   ) {
     (self.code, self.status, self.item, self.request) = (code, status, item, request)
-    (self.nothing, self.less, self.one, self.token, self.hold, self.ends) = (nothing, less, one, token, hold, ends)
+    (self.nothing, self.less, self.answer, self.kind) = (nothing, less, answer, kind)
+    (self.one, self.token, self.hold, self.ends) = (one, token, hold, ends)
   }
 
   var error: CloudError { CloudError(CloudError.Code(rawValue: code), reason: "no", httpStatus: status) }
@@ -60,7 +66,7 @@ private let rows: [Row] = [
   Row("ATOMIC_ERROR", .together, .halt, nothing: true, ends: .serverRefused),
   Row("ACCESS_DENIED", .hold, .halt, nothing: true, one: true, ends: .serverRefused),
   Row("UNIQUE_FIELD_ERROR", .hold, .halt, nothing: true, one: true, ends: .serverRefused),
-  Row("UNSUPPORTED", .hold, .halt, nothing: true, one: true, ends: .serverRefused),
+  Row("UNSUPPORTED", .hold, .halt, nothing: true, kind: true, one: true, ends: .serverRefused),
   // The zone.
   Row("ZONE_NOT_FOUND", .zoneMissing, .zoneMissing, nothing: true, ends: .serverRefused),
   // The token.
@@ -73,7 +79,7 @@ private let rows: [Row] = [
   // The size, or one record among many.
   Row("BAD_REQUEST", .hold, .split, nothing: true, one: true, token: true, hold: .untilEdited, ends: .serverRefused),
   Row("LIMIT_EXCEEDED", .split, .split, nothing: true, less: true, one: true, hold: .untilEdited, ends: .serverRefused),
-  Row("ANSWER_TOO_LARGE", .hold, .split, less: true, one: true, ends: .serverRefused),
+  Row("ANSWER_TOO_LARGE", .hold, .split, less: true, answer: true, one: true, ends: .serverRefused),
   // The owner's storage.
   Row("QUOTA_EXCEEDED", .hold, .stopSaves, nothing: true, one: true, hold: .overQuota, ends: .serverRefused),
   // The account.
@@ -112,11 +118,28 @@ private let rows: [Row] = [
       #expect(error.meaning.item == row.item, "\(name), of one item")
       #expect(error.meaning.request == row.request, "\(name), of a whole request")
       #expect(error.meaning.appliedNothing == row.nothing, "\(name), whether nothing was applied")
-      #expect(error.meaning.asksForLess == row.less, "\(name), whether less may be asked for")
+      #expect(error.meaning.asksForLess == row.less, "\(name), whether a smaller request may succeed")
+      #expect(error.meaning.isOfAnswer == row.answer, "\(name), whether the answer was too large")
+      #expect(error.meaning.isOfKind == row.kind, "\(name), whether no request of the kind is answered")
       #expect(error.meaning.item.mayBeOfOneRecord == row.one, "\(name), whether it may be of one record")
       #expect(error.meaning.mayBeExpiredToken == row.token, "\(name), whether the token may have expired")
       #expect(error.meaning.hold == row.hold, "\(name), how long a record is held")
+      // The log keeps the code, and not the status.
+      if row.status == nil { #expect(held(row.code).meaning == error.meaning, "\(name), of a hold in the log") }
       #expect(error.asStrandlineError("syncing").code == row.ends, "\(name), as the end of a cycle")
+    }
+  }
+
+  private func held(_ code: String, milliseconds: Int64 = 0) -> Held {
+    Held(
+      id: RecordID("n", zone: ZoneID("Notes")), direction: .upload, lsn: LSN(1), code: code, words: "no", attempts: 1,
+      durationMilliseconds: milliseconds, wallMilliseconds: 0)
+  }
+
+  @Test func `says of a hold whether a reference is its cause, and it only shows that the record waits`() {
+    for row in rows {
+      #expect(held(row.code).isOfReference == (row.item == .target), "\(row.testDescription)")
+      #expect(!held(row.code, milliseconds: 5).isOfReference, "\(row.testDescription)")
     }
   }
 

@@ -70,8 +70,12 @@ package struct ErrorMeaning: Hashable, Sendable {
   /// Whether a request that was refused as a whole with it changed nothing at the server. An answer that is not CloudKit's, one that
   /// could not be read, and one of an overloaded server do not say.
   var appliedNothing = true
-  /// Whether a request that only reads may succeed if it asks for less.
+  /// Whether a smaller request may succeed: one that reads asks for less, and one that writes carries fewer records from now on.
   package var asksForLess = false
+  /// Whether the answer was too large, and not the request: an answer that has no smaller parts is asked for again later.
+  var isOfAnswer = false
+  /// Whether the server answers no request of this kind.
+  var isOfKind = false
   var hold = HoldTime.doubling
   /// Whether a request may have been refused because its change token has expired. CloudKit Web Services documents no code for that; the
   /// live service answered BAD_REQUEST for the zone. Other servers may use a code like SYNC_TOKEN_EXPIRED.
@@ -101,9 +105,13 @@ package struct ErrorMeaning: Hashable, Sendable {
     case .badRequest: self.init(.hold, .split) { ($0.hold, $0.mayBeExpiredToken) = (.untilEdited, true) }
     // The batch is too large, not the record; if it has one record: hold.
     case .limitExceeded: self.init(.split, .split) { ($0.asksForLess, $0.hold) = (true, .untilEdited) }
-    case .answerTooLarge: self.init(.hold, .split) { ($0.appliedNothing, $0.asksForLess) = (false, true) }
+    case .answerTooLarge:
+      self.init(.hold, .split) {
+        ($0.appliedNothing, $0.asksForLess, $0.isOfAnswer) = (false, true, true)
+      }
     // Half a batch would exceed the quota too.
     case .quotaExceeded: self.init(.hold, .stopSaves) { $0.hold = .overQuota }
+    case .unsupported: self.init(.hold, .halt) { $0.isOfKind = true }
     // Permission, validation, wrong types, and every unknown code.
     default:
       let code = error.code.rawValue.uppercased()
@@ -161,4 +169,12 @@ extension CloudError {
         underlying: self)
     }
   }
+}
+
+extension Held {
+  /// What the refusal means for which a change is held.
+  var meaning: ErrorMeaning { CloudError(CloudError.Code(rawValue: code), reason: words).meaning }
+
+  /// Whether a reference is the cause. Then the hold is only shown to the app, and the record waits for its target.
+  var isOfReference: Bool { durationMilliseconds == 0 && meaning.item == .target }
 }

@@ -135,7 +135,7 @@ package struct RecordMemory: Sendable {
       words += "\(unshown.error.code.rawValue): \(unshown.error.reason)"
     }
     guard let error = memory.refusal ?? memory.unshown?.error else { return CloudError(.conflict, reason: words) }
-    if memory.unshown == nil, error.code == .conflict || error.code == .exists {
+    if memory.unshown == nil, error.meaning.item == .resolve {
       words += ", each time after the server was asked for its newest version"
     }
     if memory.refusal != nil { words += ", at last with \(error.code.rawValue): \(error.reason)" }

@@ -132,7 +132,7 @@ extension SyncPlan {
 
   /// The server is too busy for the query, and perhaps for nothing else: what follows the wait does without.
   mutating func postpone(_ request: NewestRequest, _ error: CloudError) {
-    guard error.code != .networkError else { return }
+    guard error.meaning.ends != .unreachable else { return }
     tell(.skipped(type: request.type, zone: request.zone, error))
     self[request.zone].feed.newest?.skip()
   }
@@ -146,7 +146,7 @@ extension SyncPlan {
     case .split where error.meaning.asksForLess && request.limit > 1: self[zone].feed.newest?.halve()
     default:
       tell(.skipped(type: request.type, zone: zone, error))
-      if error.code == .unsupported { self[zone].feed.newest?.skipAll() } else { self[zone].feed.newest?.skip() }
+      if error.meaning.isOfKind { self[zone].feed.newest?.skipAll() } else { self[zone].feed.newest?.skip() }
     }
   }
 

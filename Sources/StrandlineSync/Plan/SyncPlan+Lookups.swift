@@ -202,7 +202,7 @@ extension SyncPlan {
     let zone = request.zone
     switch error.meaning.request {
     case _ where error.endsCycle: throw error
-    case .zoneMissing where error.code == .zoneNotFound && facts.zone(zone)?.wasSeen != true:
+    case .zoneMissing where facts.zone(zone)?.wasSeen != true:
       // No device of this log has made the zone, so the server has none of these records.
       let absent = CloudError(.notFound, reason: error.reason)
       try take(
@@ -255,7 +255,7 @@ extension CloudResult {
   var isNotFound: Bool {
     switch self {
     case .deleted: true
-    case .failed(let error, _): error.code == .notFound
+    case .failed(let error, _): error.meaning.item == .missing
     case .record: false
     }
   }
@@ -266,7 +266,7 @@ extension CloudError {
   fileprivate static func withoutVersion(_ result: CloudResult?) -> CloudError? {
     switch result {
     case .record?, .deleted?: nil
-    case .failed(let error, _)?: error.code == .notFound ? nil : error
+    case .failed(let error, _)?: error.meaning.item == .missing ? nil : error
     case nil: CloudError(.unexpectedServerResponse, reason: "the answer to a lookup says nothing of the record")
     }
   }

@@ -332,13 +332,12 @@ extension SyncPlan {
     let isPersons = cycle.options.isUserInitiated && cycle.sends
     guard isFirst || isPersons || !owners.isEmpty else { return }
     let (scope, only, version, wall) = (scope, cycle.options.zone, policies.appVersion, facts.now.wall)
-    let full = CloudError.Code.quotaExceeded.rawValue
     func isOver(_ held: Held) -> Bool {
       if held.durationMilliseconds == 0 { return isFirst && !version.isEmpty && held.appVersion != version }
       if held.remaining(wall: wall) == 0 { return true }
       guard !held.isServers else { return false }
       return isPersons && (only == nil || held.id.zone == only)
-        || held.code == full && owners.contains(CloudName(held.id.zone.owner))
+        || owners.contains(CloudName(held.id.zone.owner)) && held.meaning.hold == .overQuota
     }
     // Many may be held, and few end: no more than those are copied.
     let over = facts.learned { $0.held.values.filter { $0.id.zone.scope == scope && isOver($0) } }
@@ -487,7 +486,7 @@ struct UploadAnswer: Sendable {
     var refused: [UploadHalts.HaltedType: [RefusedSave]] = [:]
     var others: Set<UploadHalts.HaltedType> = []
     for (upload, outcome) in outcomes where upload.operation.kind != .delete {
-      if case .refused(let error, .hold, _) = outcome, error.code != .quotaExceeded {
+      if case .refused(let error, .hold, _) = outcome, error.meaning.hold != .overQuota {
         refused[upload.haltedType, default: []].append(RefusedSave(needs: upload.item.needs, error: error))
       } else {
         others.insert(upload.haltedType)

@@ -273,7 +273,7 @@ extension SyncPlan {
     let halfMax = units.count - half
     if cycle.split.limitBefore == nil {
       cycle.split.limitBefore = (
-        error.code == .badRequest ? limits.operations.current : halfMax, limits.operations.growsAfter
+        error.meaning.asksForLess ? halfMax : limits.operations.current, limits.operations.growsAfter
       )
     }
     limits.operations.shrink(to: halfMax)

@@ -121,7 +121,7 @@ extension SyncPlan {
     guard state?.isErased != true, !self[zone].isInQuestion else { return }
     guard state?.wasSeen == true else {
       // This log never saw it there: it is created before the first save.
-      if error.code != .zoneNotFound { self[zone].refuse(error) }
+      if error.meaning.request != .zoneMissing { self[zone].refuse(error) }
       return
     }
     let loss = error.zoneLoss ?? state?.listedLoss ?? .notFound

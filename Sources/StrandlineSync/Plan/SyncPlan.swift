@@ -254,7 +254,7 @@ package struct SyncPlan: Sendable {
     case (_, .success(let answer)): try take(answer, to: request, outcome.serverOffset, facts)
     case (_, .failure(let error)):
       // Neither the user nor the list of changed zones can be asked for in smaller parts.
-      let isWhole = error.code == .answerTooLarge && (request.kind == .account || request.kind == .zoneList)
+      let isWhole = error.meaning.isOfAnswer && (request.kind == .account || request.kind == .zoneList)
       if isWhole || error.meaning.request == .retry {
         postpone(request, error, facts)
       } else {

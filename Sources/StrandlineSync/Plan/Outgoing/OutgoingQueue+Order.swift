@@ -179,13 +179,6 @@ extension SyncFacts {
   }
 }
 
-extension Held {
-  /// Whether a reference is the cause. Then the hold is only shown to the app, and the record waits for its target.
-  var isOfReference: Bool {
-    code == CloudError.Code.validatingReferenceError.rawValue && durationMilliseconds == 0
-  }
-}
-
 /// A record that another one needs and the server does not have, as far as this store knows.
 package struct LackingTarget {
   package var id: RecordID
