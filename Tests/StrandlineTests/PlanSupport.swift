@@ -65,7 +65,9 @@ final class LogFacts: SyncFacts {
   func attempted(_ pending: Pending?) -> LSN? { projections.attempted(pending) }
   func wasAttempted(_ lsn: LSN) -> Bool { projections.wasAttempted(lsn) }
   func pending(_ count: Int, after lsn: LSN, upTo end: LSN) -> [LSN] { projections.owed(count, after: lsn, upTo: end) }
-  func knowsNothing(of zone: ZoneID) -> Bool { projections.withLock { $0.knowsNothing(of: zone) } }
+  func knowsNothing(of zone: ZoneID) -> Bool { projections.knowsNothing(of: zone) }
+  func hasPending(in zone: ZoneID) throws(StrandlineError) -> Bool { try projections.hasPending(in: zone) }
+  func pendingCount(in zone: ZoneID) throws -> Int { try projections.pendingCount(in: zone) }
   func zonesLeftOut(by synced: SyncedDatabase) -> Set<ZoneID> {
     projections.withLock { $0.zonesLeftOut(by: synced) }
   }
@@ -103,12 +105,23 @@ final class LogFacts: SyncFacts {
 final class ManyPending: SyncFacts {
   let count: UInt64
   private let state: SyncState
+  private let knowsNothing: Bool
+  private let zoneOf: @Sendable (UInt64) -> ZoneID
   private let calls = Mutex((changes: 0, names: 0, entries: 0))
   let now = Moment(wall: 1_000_000, nanoseconds: 1_000_000_000)
   let schema = Schema()
 
-  /// - Parameter state: of a log that has seen the zone.
-  init(_ count: Int, _ state: SyncState) { (self.count, self.state) = (UInt64(count), state) }
+  /// - Parameters:
+  ///   - state: of a log that has seen the zones.
+  ///   - knowsNothing: whether the log has nothing of the zones but what is pending.
+  ///   - zoneOf: the zone of each record.
+  init(
+    _ count: Int, _ state: SyncState, knowsNothing: Bool = false,
+    zoneOf: @escaping @Sendable (UInt64) -> ZoneID = { _ in LogLines.zone }
+  ) {
+    (self.count, self.state) = (UInt64(count), state)
+    (self.knowsNothing, self.zoneOf) = (knowsNothing, zoneOf)
+  }
 
   /// How many changes were named, how many events read, and how many entries looked up.
   var asked: (names: Int, changes: Int, entries: Int) { calls.withLock { ($0.names, $0.changes, $0.entries) } }
@@ -120,13 +133,19 @@ final class ManyPending: SyncFacts {
   func learned<Value: Sendable>(_ read: (SyncState) -> Value) -> Value { read(state) }
   func attempted(_ pending: Pending?) -> LSN? { nil }
   func wasAttempted(_ lsn: LSN) -> Bool { false }
-  func knowsNothing(of zone: ZoneID) -> Bool { false }
+  func knowsNothing(of zone: ZoneID) -> Bool { knowsNothing }
+  func hasPending(in zone: ZoneID) -> Bool {
+    calls.withLock { $0.entries += 1 }
+    return count > 0
+  }
   func zonesLeftOut(by synced: SyncedDatabase) -> Set<ZoneID> { [] }
   func look(_ id: RecordID) throws(StrandlineError) -> KnownRecord { KnownRecord(entry: try entry(id), deletion: nil) }
 
   func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? {
     calls.withLock { $0.entries += 1 }
-    guard let number = UInt64(id.name.dropFirst()), (1...count).contains(number) else { return nil }
+    guard let number = UInt64(id.name.dropFirst()), (1...count).contains(number), id.zone == zoneOf(number) else {
+      return nil
+    }
     return RecordEntry(type: "Note", pending: Pending(isDeletion: false, newest: LSN(rawValue: number)))
   }
 
@@ -140,17 +159,18 @@ final class ManyPending: SyncFacts {
 
   func change(at lsn: LSN) throws(StrandlineError) -> PendingFact {
     guard let found = try readIfKept(lsn) else { return .replaced }
-    return .change(RecordID("n\(lsn.rawValue)", zone: LogLines.zone), found)
+    return .change(RecordID("n\(lsn.rawValue)", zone: zoneOf(lsn.rawValue)), found)
   }
 
   func readIfKept(_ lsn: LSN) throws(StrandlineError) -> LogEvent? {
     calls.withLock { $0.changes += 1 }
     return LogEvent(
-      lsn: lsn.rawValue, schema: EventCodec.schema, body: EventCodec.encode(LogLines.saved("n\(lsn.rawValue)")),
+      lsn: lsn.rawValue, schema: EventCodec.schema, body: EventCodec.encode(saved(lsn)),
       indexInTransaction: 0, isFirst: true, isLast: true, segmentID: 0, offset: 0)
   }
 
-  func event(at lsn: LSN) throws(StrandlineError) -> Event { LogLines.saved("n\(lsn.rawValue)") }
+  private func saved(_ lsn: LSN) -> Event { LogLines.saved("n\(lsn.rawValue)", in: zoneOf(lsn.rawValue)) }
+  func event(at lsn: LSN) throws(StrandlineError) -> Event { saved(lsn) }
   func undurableEvent(at lsn: LSN) throws(StrandlineError) -> Event { try event(at: lsn) }
 }
 
@@ -225,12 +245,16 @@ struct PlanDriver {
     }
   }
 
-  /// An upload is about to leave: the log says so.
+  /// An upload is about to leave: the log says so, unless nothing of it may leave any more.
   mutating func leave(_ request: SyncRequest) throws -> UploadRequest {
     guard case .modify(let upload) = request else { throw Unexpected(words: "\(request)") }
-    plan.leaves(upload, FallenOut())
-    try append([.sent(Sent(batch: 1, zone: upload.zone, lsns: upload.uploads.map(\.lsn).sorted()))])
-    return upload
+    let (leaving, fallenOut) = try facts.premises(of: upload)
+    plan.leaves(leaving, fallenOut)
+    if !leaving.uploads.isEmpty {
+      let lsns = leaving.uploads.filter { !$0.isPreparation }.map(\.lsn).sorted()
+      try append([.sent(Sent(batch: 1, zone: upload.zone, lsns: lsns))])
+    }
+    return leaving
   }
 
   private mutating func append(_ events: [Event]) throws {
@@ -241,8 +265,14 @@ struct PlanDriver {
   private mutating func carryOut(_ step: StoreStep) throws {
     var result = StoreResult.done
     switch step {
-    case .append(let step): if try holds(step.premise) { try append(step.events) }
-    case .decideLoss(let step): try append([.zoneChanged(step.reset)])
+    case .append(let step): if try facts.holds(step.premise) { try append(step.events) }
+    case .decideLoss(let step):
+      guard try facts.holds(.lost(step.zone, step.reason)) else {
+        result = .dropped
+        break
+      }
+      result = .decided(unsent: try facts.pendingCount(in: step.zone))
+      try append([.zoneChanged(step.reset)])
     case .takeKept: result = .taken(TakenChanges())
     case .page(let step) where facts.zone(step.request.zone)?.token != step.token:
       var dropped = TakenChanges()
@@ -257,7 +287,7 @@ struct PlanDriver {
       if !step.page.moreComing { try append([.zoneChanged(ZoneChanged(zone: zone, change: .clean))]) }
       result = .taken(TakenChanges())
     case .answers(let step):
-      if try holds(step.premise) { try append(step.before + step.after) }
+      if try facts.holds(step.premise) { try append(step.before + step.after) }
       result = .taken(TakenChanges())
     case .settleChildren, .createAgain: result = .changed([])
     case .findAbsent: result = .absent(AbsenceProof(living: 0, age: .fetched, absent: []))
@@ -268,18 +298,7 @@ struct PlanDriver {
 
   /// Appends the events whose premises hold, as the store does.
   private mutating func append(_ events: [SyncEvent]) throws {
-    for case .event(let event, let premise) in events where try holds(premise) { try append([event]) }
-  }
-
-  /// Whether a premise holds. Those of which no history here is about do.
-  private func holds(_ premise: Premise) throws -> Bool {
-    switch premise {
-    case .databaseToken(let scope, let token): facts.learned { $0.databaseTokens[scope] } == token
-    case .newest(let id, let lsn), .neverSent(let id, let lsn): try facts.entry(id)?.pending?.newest == lsn
-    case .held(let id, let lsn): facts.held(id)?.lsn == lsn
-    case .lost(let zone, let reason): facts.zone(zone)?.lostReason == reason
-    default: true
-    }
+    for case .event(let event, let premise) in events where try facts.holds(premise) { try append([event]) }
   }
 
   /// The process begins again with the same log.
@@ -290,7 +309,7 @@ struct PlanDriver {
 }
 
 /// No plan asks a database.
-private struct UnaskedDatabase: CloudDatabase {
+struct UnaskedDatabase: CloudDatabase {
   struct Asked: Error {}
   var address: CloudAddress { CloudAddress(container: "iCloud.test", environment: .development) }
   func user() async throws -> String { throw Asked() }
@@ -320,7 +339,9 @@ enum LogLines {
 
   static func dirty(_ zone: ZoneID = zone) -> Event { .zoneChanged(ZoneChanged(zone: zone, change: .dirty)) }
 
-  static func saved(_ name: String, base: UInt64 = 0, type: String = "Note", needs target: String? = nil) -> Event {
+  static func saved(
+    _ name: String, in zone: ZoneID = zone, base: UInt64 = 0, type: String = "Note", needs target: String? = nil
+  ) -> Event {
     var version = Version(type: type, fields: ["title": .string(name)])
     if let target { version.fields["above"] = .reference(Reference(target, action: .validate)) }
     let time = HybridTime(milliseconds: 1_000)

@@ -61,6 +61,7 @@ struct PendingFacts: SyncFacts {
   func attempted(_ pending: Pending?) -> LSN? { nil }
   func wasAttempted(_ lsn: LSN) -> Bool { false }
   func knowsNothing(of zone: ZoneID) -> Bool { false }
+  func hasPending(in zone: ZoneID) -> Bool { zone == Self.zone && count > 0 }
   func zonesLeftOut(by synced: SyncedDatabase) -> Set<ZoneID> { [] }
   func look(_ id: RecordID) throws(StrandlineError) -> KnownRecord { KnownRecord(entry: try entry(id), deletion: nil) }
 

@@ -45,8 +45,8 @@ package struct LossStep: Sendable {
   /// Why the zone was lost when that was decided.
   package var reason: ZoneLoss
   package var reset: ZoneChanged
-  /// What observers are told; nil if the rule decided earlier.
-  var decision: ZoneLossDecision?
+  /// What observers are told, but for the number of unsent changes; nil if the rule decided earlier.
+  package var decision: ZoneLossDecision?
 }
 
 /// The result of a step.
@@ -54,6 +54,8 @@ package enum StoreResult: Sendable {
   case done
   /// The premise did not hold any more, and nothing was done.
   case dropped
+  /// A decision about a zone with so many unsent changes.
+  case decided(unsent: Int)
   case taken(TakenChanges)
   /// The changes do not fit into one transaction; none was applied.
   case tooLarge(StrandlineError)
@@ -99,8 +101,6 @@ package enum Premise: Sendable {
   case lost(ZoneID, ZoneLoss)
   /// The app has neither erased a zone nor asked for that.
   case notErased(ZoneID)
-  /// The app has done neither, and no person and no rule has decided about the zone's loss.
-  case notDecided(ZoneID)
   /// This store has nothing of a zone.
   case nothingKnown(ZoneID)
   /// A zone's sweep is open.
@@ -157,6 +157,63 @@ package struct AnswerStep: Sendable {
   package var heardMilliseconds: [Int64] = []
   package var serverOffset: Int64?
   var cause: Cause
+}
+
+extension FoldFacts {
+  /// Whether a premise holds. The store asks under the writer's lock.
+  package func holds(_ premise: Premise) throws -> Bool {
+    switch premise {
+    case .none: return true
+    case .databaseToken(let scope, let token): return learned { $0.databaseTokens[scope] } == token
+    case .newest(let id, let lsn): return try entry(id)?.pending?.newest == lsn
+    case .neverSent(let id, let lsn):
+      guard let entry = try entry(id), let pending = entry.pending else { return false }
+      return pending.newest == lsn && entry.base == nil && !mayHaveBeenSent(pending)
+    case .unquestioned(let id, let version):
+      guard let entry = try entry(id) else { return false }
+      return entry.base?.version == version && entry.pending == nil
+        && learned { $0.openBlocks[id] }?.subject != .deletion
+    case .held(let id, let lsn): return held(id)?.lsn == lsn
+    case .unread(let id): return learned { $0.unread[id] } != nil
+    case .lost(let id, let reason): return zone(id)?.lostReason == reason
+    case .notErased(let id): return zone(id)?.isErased != true
+    case .nothingKnown(let id): return knowsNothing(of: id)
+    case .sweep(let id, let sweep): return sweep != 0 && zone(id)?.sweepEpoch == sweep
+    case .removes(let id): return zone(id)?.resetPolicy == ResyncSource.server.rawValue
+    // Without a token, a person or a rule has decided about the zone meanwhile.
+    case .unswept(let id): return zone(id).map { $0.isDirty && $0.sweepEpoch == 0 && $0.token != nil } ?? false
+    }
+  }
+
+  /// What of an upload may leave. The store asks under the writer's lock, before the upload leaves. Only newest changes are ever sent:
+  /// operations that the app has replaced meanwhile are taken out, with those that need them.
+  package func premises(of request: UploadRequest) throws -> (leaving: UploadRequest, fallenOut: FallenOut) {
+    var (leaving, fallenOut) = (request, FallenOut())
+    leaving.uploads = []
+    var names: Set<CloudName> = []
+    for upload in request.uploads {
+      guard let entry = try entry(upload.id), entry.pending?.newest == upload.lsn else { continue }
+      // A newer version of the server's has arrived since the operation was made.
+      guard entry.base?.version == upload.base else {
+        fallenOut.stale.append(upload.id)
+        continue
+      }
+      names.insert(upload.id.key)
+    }
+    for upload in request.uploads where names.contains(upload.id.key) {
+      // The deletion of an old record refers to nothing.
+      if !upload.isPreparation, let target = try missingTarget(of: upload.item, sentWith: names) {
+        fallenOut.lacking.append((upload.id, target))
+        names.remove(upload.id.key)
+      } else {
+        var upload = upload
+        if wasAttempted(upload.lsn) { upload.isFirstOfLife = false }
+        leaving.uploads.append(upload)
+      }
+    }
+    if request.isAtomic, leaving.uploads.count < request.uploads.count { leaving.uploads = [] }
+    return (leaving, fallenOut)
+  }
 }
 
 extension StoreStep {

@@ -36,6 +36,8 @@ package protocol FoldFacts: Sendable {
   func attempted(_ pending: Pending?) -> LSN?
   /// Whether a request may have carried a change whose outcome is not known.
   func wasAttempted(_ lsn: LSN) -> Bool
+  /// Whether this store has nothing of a zone but its name.
+  func knowsNothing(of zone: ZoneID) -> Bool
 }
 
 /// What the plan may know: the current state, single events, the app's declared types, and the time.
@@ -52,8 +54,8 @@ package protocol SyncFacts: FoldFacts {
   func pending(_ count: Int, after lsn: LSN, upTo end: LSN) -> [LSN]
   /// Which record a pending change is of.
   func change(at lsn: LSN) throws(StrandlineError) -> PendingFact
-  /// Whether this store has nothing of a zone but its name.
-  func knowsNothing(of zone: ZoneID) -> Bool
+  /// Whether a record of a zone has a pending change. No event is read.
+  func hasPending(in zone: ZoneID) throws(StrandlineError) -> Bool
   /// The known zones that the app's configuration does not sync. O(zones) if there are any.
   func zonesLeftOut(by synced: SyncedDatabase) -> Set<ZoneID>
   /// A durable event; nil if compaction has removed it.
@@ -130,20 +132,8 @@ extension SyncFacts {
     }
   }
 
-  /// How many records of a zone have pending changes. O(pending changes): called only when a zone is lost.
-  func pendingCount(in zone: ZoneID) throws -> Int {
-    var count = 0
-    for lsn in pending(.max, after: .zero, upTo: durableLSN) {
-      // A change that cannot be read belongs to no known zone; the upload holds it.
-      do { if try owner(ofPending: lsn)?.zone == zone { count += 1 } } catch {
-        guard error.isOfOneRecord else { throw error }
-      }
-    }
-    return count
-  }
-
   /// Whether this store has only the name of a zone, from the server's list: no token, no record, no pending or held change.
   func hasNothing(of zone: ZoneID) throws -> Bool {
-    try knowsNothing(of: zone) && pendingCount(in: zone) == 0
+    try knowsNothing(of: zone) && !hasPending(in: zone)
   }
 }

@@ -39,10 +39,10 @@ extension SyncPlan {
     // A time in the future is from a clock that was corrected since.
     if state.ruledMilliseconds != 0, (0..<Self.ruleMilliseconds).contains(now &- state.ruledMilliseconds) { return nil }
     let words = "the app's rule for a zone that was lost with the reason '\(reason)'"
-    let unsent = try facts.pendingCount(in: zone)
+    // The store counts its unsent changes.
     return LossStep(
       zone: zone, reason: reason, reset: Self.reset(zone, source, words, at: now),
-      decision: ZoneLossDecision(zone: zone, reason: reason, rule: rule, milliseconds: now, unsent: unsent))
+      decision: ZoneLossDecision(zone: zone, reason: reason, rule: rule, milliseconds: now, unsent: 0))
   }
 
   /// A zone that a rule has removed is synced again if the server has it again, or if it has pending changes.
@@ -59,11 +59,17 @@ extension SyncPlan {
     ZoneChanged(zone: zone, change: .reset, words: words, policy: source.rawValue, ruledMilliseconds: ruled)
   }
 
-  mutating func decided(_ step: LossStep, _ facts: some SyncFacts) {
+  /// A decision about a zone was logged.
+  ///
+  /// - Parameter unsent: how many of its records have unsent changes.
+  mutating func decided(_ step: LossStep, unsent: Int) {
     cycle.forgetLoss(of: step.zone)
     // Its fetch begins again.
     (self[step.zone].phase, self[step.zone].feed) = (.open, Feed())
-    if let decision = step.decision { say(decision) }
+    if var decision = step.decision {
+      decision.unsent = unsent
+      say(decision)
+    }
   }
 
   /// The app follows a zone that was emptied, or made again, without a question (`ZoneLossRules.remadeFollowedMax`).

@@ -53,7 +53,7 @@ extension SyncPlan {
       var known = proof.knowledge
       known.decided = source
       if !known.isSameZone, known.gone > 0, known.living <= policies.losses.remadeFollowedMax {
-        known.followsRemade = try facts.pendingCount(in: zone) == 0
+        known.followsRemade = try !facts.hasPending(in: zone)
       }
       let missing = known.unasked + known.untold + known.gone
       switch known.next() {

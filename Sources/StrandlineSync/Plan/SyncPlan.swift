@@ -362,8 +362,8 @@ package struct SyncPlan: Sendable {
   package mutating func recorded(_ step: StoreStep, _ result: StoreResult, _ facts: some SyncFacts) throws {
     switch (step, result) {
     case (.append(let step), _): try appended(step, facts)
-    case (.decideLoss(let step), .done): decided(step, facts)
-    case (.decideLoss, _): break
+    case (.decideLoss(let step), .decided(let unsent)): decided(step, unsent: unsent)
+    case (.decideLoss, .dropped): break
     case (.takeKept(let readsAgain), .taken(let taken)):
       if readsAgain { due.readsKept = false }
       cycle.report.add(taken.report)

@@ -24,7 +24,8 @@ struct StoreFacts: SyncFacts {
   func attempted(_ pending: Pending?) -> LSN? { projections.attempted(pending) }
   func wasAttempted(_ lsn: LSN) -> Bool { projections.wasAttempted(lsn) }
   func pending(_ count: Int, after lsn: LSN, upTo end: LSN) -> [LSN] { projections.owed(count, after: lsn, upTo: end) }
-  func knowsNothing(of zone: ZoneID) -> Bool { projections.withLock { $0.knowsNothing(of: zone) } }
+  func knowsNothing(of zone: ZoneID) -> Bool { projections.knowsNothing(of: zone) }
+  func hasPending(in zone: ZoneID) throws(StrandlineError) -> Bool { try projections.hasPending(in: zone) }
   func zonesLeftOut(by synced: SyncedDatabase) -> Set<ZoneID> {
     projections.withLock { $0.zonesLeftOut(by: synced) }
   }
@@ -60,6 +61,29 @@ struct StoreFacts: SyncFacts {
 
 extension SharedProjections: FoldFacts {
   package func learned<Value: Sendable>(_ read: (SyncState) -> Value) -> Value { withLock { read($0.sync) } }
+
+  package func knowsNothing(of zone: ZoneID) -> Bool { withLock { $0.knowsNothing(of: zone) } }
+
+  /// Whether a record of a zone has a pending change.
+  ///
+  /// - Complexity: O(records of the zone up to the first such one).
+  func hasPending(in zone: ZoneID) throws(StrandlineError) -> Bool { try pendingCount(in: zone, max: 1) > 0 }
+
+  /// How many records of a zone have pending changes: `max` if there are more.
+  ///
+  /// - Complexity: O(records of the zone up to the last one that is counted); no event is read.
+  func pendingCount(in zone: ZoneID, max: Int = .max) throws(StrandlineError) -> Int {
+    try rebuilding { () throws(StrandlineError) in
+      let memory = withLock { $0.outbox.count > 0 ? $0.scanMemory(asOf: $0.appliedLSN) : nil }
+      guard let memory else { return 0 }
+      var scan = try EntryScan(memory, EntryScan.Range(zone: zone))
+      var count = 0
+      while count < max, let (_, found) = try scan.next() {
+        if found.entry.pending != nil { count += 1 }
+      }
+      return count
+    }
+  }
 
   /// The records of a record's upload set, itself among them; none if it is sent by itself.
   package func together(with id: RecordID) -> [RecordID] { set(of: id).map { members(of: $0) } ?? [] }

@@ -16,16 +16,18 @@ extension RecordStore {
           core.learn(serverOffset: offset)
           try core.appendServerOffset()
         }
-        if try core.holds(step.premise) { try core.append(step.events) }
+        if try core.projections.holds(step.premise) { try core.append(step.events) }
       }
       return .done
     case .decideLoss(let step):
+      // Before the transaction: nothing is locked meanwhile.
+      let unsent = try step.decision == nil ? 0 : projections.pendingCount(in: step.zone)
       var isDecided = false
       try await commit { core in
-        isDecided = try core.holds(.lost(step.zone, step.reason))
+        isDecided = try core.projections.holds(.lost(step.zone, step.reason))
         if isDecided { try core.append(.zoneChanged(step.reset)) }
       }
-      return isDecided ? .done : .dropped
+      return isDecided ? .decided(unsent: unsent) : .dropped
     case .takeKept(let readsAgain):
       var taken = TakenChanges()
       if readsAgain { taken = try await readKept { database.record(readingAgain: $0, in: $1) } }
@@ -51,7 +53,7 @@ extension RecordStore {
 
   private func apply(_ step: AnswerStep) async throws -> TakenChanges {
     try await take(step.changes, step.source, serverOffset: step.serverOffset, page: step.page) { core in
-      guard try core.holds(step.premise) else { return false }
+      guard try core.projections.holds(step.premise) else { return false }
       for milliseconds in step.heardMilliseconds { core.learn(serverMilliseconds: milliseconds, isNow: true) }
       try core.append(step.before)
       return true
@@ -103,36 +105,13 @@ extension RecordStore {
     }
   }
 
-  /// Logs `sent` for an upload; durable when this returns. Only newest changes are ever sent: operations that the app has replaced
-  /// meanwhile are taken out, with those that need them.
+  /// Logs `sent` for what may leave of an upload; durable when this returns.
   func prepare(_ request: UploadRequest) async throws -> (leaving: UploadRequest, fallenOut: FallenOut) {
     let number = environment.random.next()
     var leaving = request
     var fallenOut = FallenOut()
     try await commit { core in
-      (leaving.uploads, fallenOut) = ([], FallenOut())
-      var names: Set<CloudName> = []
-      for upload in request.uploads {
-        guard let entry = try core.projections.entry(upload.id), entry.pending?.newest == upload.lsn else { continue }
-        // A newer version of the server's has arrived since the operation was made.
-        guard entry.base?.version == upload.base else {
-          fallenOut.stale.append(upload.id)
-          continue
-        }
-        names.insert(upload.id.key)
-      }
-      for upload in request.uploads where names.contains(upload.id.key) {
-        // The deletion of an old record refers to nothing.
-        if !upload.isPreparation, let target = try core.projections.missingTarget(of: upload.item, sentWith: names) {
-          fallenOut.lacking.append((upload.id, target))
-          names.remove(upload.id.key)
-        } else {
-          var upload = upload
-          if core.projections.wasAttempted(upload.lsn) { upload.isFirstOfLife = false }
-          leaving.uploads.append(upload)
-        }
-      }
-      if request.isAtomic, leaving.uploads.count < request.uploads.count { leaving.uploads = [] }
+      (leaving, fallenOut) = try core.projections.premises(of: request)
       guard !leaving.uploads.isEmpty else { return }
       let lsns = leaving.uploads.filter { !$0.isPreparation }.map(\.lsn).sorted()
       try core.append(.sent(Sent(batch: number, zone: request.zone, lsns: lsns)))
@@ -162,39 +141,12 @@ extension StoreCore {
   fileprivate mutating func append(_ events: [SyncEvent]) throws {
     for event in events {
       switch event {
-      case .event(let event, let premise): if try holds(premise) { try append(event) }
+      case .event(let event, let premise): if try projections.holds(premise) { try append(event) }
       case .endOldLife(let id):
         guard let base = try projections.entry(id)?.base else { continue }
         let births = try births(base.content, of: id)
         try append(.fetchedDelete(FetchedDelete(id: id, births: births, reason: .feed)))
       }
-    }
-  }
-
-  /// Whether a premise still holds.
-  fileprivate func holds(_ premise: Premise) throws -> Bool {
-    func zone(_ id: ZoneID) -> ZoneState? { projections.withLock { $0.sync.zones[id] } }
-    switch premise {
-    case .none: return true
-    case .databaseToken(let scope, let token): return projections.withLock { $0.sync.databaseTokens[scope] } == token
-    case .newest(let id, let lsn): return try projections.entry(id)?.pending?.newest == lsn
-    case .neverSent(let id, let lsn):
-      guard let entry = try projections.entry(id), let pending = entry.pending else { return false }
-      return pending.newest == lsn && entry.base == nil && !projections.mayHaveBeenSent(pending)
-    case .unquestioned(let id, let version):
-      guard let entry = try projections.entry(id) else { return false }
-      return entry.base?.version == version && entry.pending == nil
-        && projections.withLock { $0.sync.openBlocks[id] }?.subject != .deletion
-    case .held(let id, let lsn): return projections.held(id)?.lsn == lsn
-    case .unread(let id): return projections.withLock { $0.sync.unread[id] } != nil
-    case .lost(let id, let reason): return zone(id)?.lostReason == reason
-    case .notErased(let id): return zone(id)?.isErased != true
-    case .notDecided(let id): return zone(id).map { $0.wasSeen && !$0.isErased && !$0.isDecided } ?? false
-    case .nothingKnown(let id): return projections.withLock { $0.knowsNothing(of: id) }
-    case .sweep(let id, let sweep): return sweep != 0 && zone(id)?.sweepEpoch == sweep
-    case .removes(let id): return zone(id)?.resetPolicy == ResyncSource.server.rawValue
-    // Without a token, a person or a rule has decided about the zone meanwhile.
-    case .unswept(let id): return zone(id).map { $0.isDirty && $0.sweepEpoch == 0 && $0.token != nil } ?? false
     }
   }
 }
