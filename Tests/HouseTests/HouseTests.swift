@@ -83,6 +83,49 @@ struct `The house` {
     #expect(Rules.importsOnly(SourceText("Sources/StrandlineSync/Plan/A.swift", "import Strandline")).count == 1)
   }
 
+  @Test func `asks servers in one place of the engine`() throws {
+    let requests = Rules.requests(
+      SourceText("a", try House.text("Sources/StrandlineModel/Remote/CloudDatabase.swift")))
+    #expect(
+      requests == [
+        "user", "zones", "createZone", "deleteZone", "modify", "lookup", "zoneChanges", "newestRecords",
+        "databaseChanges", "awaitPush",
+      ])
+    expectNone(try House.swift().flatMap { Rules.oneFileAsksServers($0, requests) })
+    func findings(_ path: String, _ code: String) -> Int {
+      Rules.oneFileAsksServers(SourceText("Sources/\(path)", code), requests).count
+    }
+    for bad in [
+      "_ = try await database.zones()", "let a = try await engine.base.lookup(names, in: zone)",
+      "let a = try await database\n  .modify(all, in: zone, atomic: true)", "async let a = await database.user()",
+    ] {
+      #expect(findings("Strandline/Sync/Verify/ZoneAudit.swift", bad) == 1, "\(bad)")
+      #expect(findings("Strandline/Sync/Engine/PerformedRequest.swift", bad) == 0, "\(bad)")
+      #expect(findings("StrandlineModel/Remote/OneUsersDatabase.swift", bad) == 0, "\(bad)")
+    }
+    #expect(findings("Strandline/Accounts/AccountStores.swift", "try await database.user()") == 0)
+    #expect(findings("Strandline/Accounts/AccountStores.swift", "try await database.zones()") == 1)
+    #expect(findings("Strandline/Sync/A.swift", "case .modify(let a): break\n.createZone(zone)") == 0)
+  }
+
+  @Test func `compares no code of a server outside the table of errors`() throws {
+    expectNone(try House.swift().flatMap(Rules.codesAreInOneTable))
+    for bad in [
+      "if error.code == .conflict {}", "guard error.code != code else { return }", "switch error.code {",
+      "where $0.code == .exists", "let full = CloudError.Code.quotaExceeded.rawValue",
+    ] {
+      let path = "Sources/StrandlineSync/Plan/"
+      #expect(Rules.codesAreInOneTable(SourceText(path + "SyncPlan.swift", bad)).count == 1, "\(bad)")
+      #expect(Rules.codesAreInOneTable(SourceText(path + "Outgoing/A.swift", bad)).count == 1, "\(bad)")
+      #expect(Rules.codesAreInOneTable(SourceText(path + "ErrorPolicy.swift", bad)).isEmpty)
+    }
+    for good in [
+      "// error.code == .conflict", "errors.allSatisfy { $0.code == errors[0].code }", "CloudError(.conflict)",
+    ] {
+      #expect(Rules.codesAreInOneTable(SourceText("Sources/StrandlineSync/Plan/A.swift", good)).isEmpty, "\(good)")
+    }
+  }
+
   @Test func `has unsafe code only in the targets that call the system`() throws {
     expectNone(try House.swift().flatMap(Rules.unsafeOnlyInSystemTargets))
     let text =

@@ -139,6 +139,55 @@ enum Rules {
     }
   }
 
+  /// Where else than in the engine's one switch a server is asked: who is signed in decides which store is shown, and a push is
+  /// no request of the plan.
+  private static let otherCalls: [String: String] = [
+    "Sources/Strandline/Accounts/AccountStores.swift": "user",
+    "Sources/Strandline/Sync/Engine/SyncEngine+Push.swift": "awaitPush",
+  ]
+
+  /// The engine sends a request in one place. Of a name that a database's request has, each call that is waited for is one.
+  ///
+  /// - Parameter requests: the names of the functions of `CloudDatabase` that ask a server.
+  static func oneFileAsksServers(_ source: SourceText, _ requests: Set<String>) -> [String] {
+    let engine = ["StrandlineSync", "Strandline"]
+    guard source.path.hasPrefix("Sources/"), engine.contains(source.target),
+      source.path != "Sources/Strandline/Sync/Engine/PerformedRequest.swift"
+    else { return [] }
+    var isWaited = false
+    return source.codeLines.enumerated().compactMap { number, line in
+      // A call may begin on the line after its `await`.
+      let goesOn = isWaited && line.drop { $0 == " " }.hasPrefix(".")
+      isWaited = line.words.contains("await") || goesOn
+      guard isWaited, let name = requests.first(where: { line.contains(".\($0)(") }), otherCalls[source.path] != name
+      else { return nil }
+      return "\(source.path):\(number + 1): calls \(name) of a database"
+    }
+  }
+
+  /// The names of the functions of the protocol `CloudDatabase` that ask a server: those that wait.
+  static func requests(_ source: SourceText) -> Set<String> {
+    let declared = source.code.split(separator: "protocol CloudDatabase").dropFirst().first?.split(separator: "\n}")
+      .first
+    return Set(
+      declared?.split(separator: "  func ").dropFirst().filter { $0.words.contains("async") }
+        .map { String($0.prefix { $0 != "(" }) } ?? [])
+  }
+
+  /// What follows from an error is a column of the one table: the plan reads columns, and compares no code of a server.
+  static func codesAreInOneTable(_ source: SourceText) -> [String] {
+    guard source.path.hasPrefix("Sources/StrandlineSync/Plan/"), !source.path.hasSuffix("/ErrorPolicy.swift") else {
+      return []
+    }
+    let marks = [
+      "error.code ==", "error.code !=", "switch error.code", ".code == .", ".code != .", ".code ~= ",
+      "CloudError.Code.",
+    ]
+    return source.findings("compares a code outside ErrorMeaning") { line in
+      marks.contains { line.contains($0) }
+    }
+  }
+
   /// Modules of which there are stand-ins, each with the targets that may ask for it, beside the stand-ins and the tests of these
   /// targets: all modules of a build share one search path, so that any other target would be given a stand-in that was built
   /// before it.
