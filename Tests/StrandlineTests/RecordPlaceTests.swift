@@ -9,8 +9,8 @@ import Testing
 @testable import StrandlineSync
 
 /// A random history of a few records of one zone, which need each other and go in sets.
-private struct RandomHistory {
-  private static let names = (0..<6).map { "n\($0)" }
+struct RandomHistory {
+  static let names = (0..<6).map { "n\($0)" }
   let seed: UInt64
   private let random: SeededRandom
   var driver: PlanDriver
@@ -18,6 +18,8 @@ private struct RandomHistory {
   private(set) var found: Set<String> = []
   private(set) var waits = UploadWait.Counts()
   private(set) var sent = 0
+  /// Called when a cycle has nothing left to do.
+  var atRest: (PlanDriver, _ step: String) throws -> Void = { _, _ in }
 
   init(seed: UInt64) throws {
     self.seed = seed
@@ -82,6 +84,7 @@ private struct RandomHistory {
         switch next {
         case .done:
           try check("cycle \(cycle), at its end")
+          try atRest(driver, "seed \(seed), cycle \(cycle)")
           break loop
         case .outOfTime, .store: throw PlanDriver.Unexpected(words: "\(next)")
         case .wait(let wait):

@@ -37,7 +37,7 @@ struct KnownObstacles {
     var distance: Int
   }
 
-  private let facts: StoreFacts
+  private let facts: any SyncFacts
   /// The engine's halt of a type in a zone.
   private let halt: (ZoneID, String) -> SyncStatus.Halt?
   private let leavesOut: (ZoneID) -> Bool
@@ -53,11 +53,22 @@ struct KnownObstacles {
   private var cascades: [ZoneID: CascadeGuard]?
 
   init(_ store: RecordStore, onlyLasting: Bool = false) {
-    self.onlyLasting = onlyLasting
-    (facts, isAnyKeptBack) = (StoreFacts(store), store.keepsBack)
     let engine = store.driver.withLock { $0 } as? SyncEngine
-    halt = { zone, type in engine?.watch.halt(of: zone, type) }
-    leavesOut = { zone in engine?.leavesOut(zone) == true }
+    self.init(
+      StoreFacts(store), isAnyKeptBack: store.keepsBack, onlyLasting: onlyLasting,
+      halt: { zone, type in engine?.watch.halt(of: zone, type) },
+      leavesOut: { zone in engine?.leavesOut(zone) == true })
+  }
+
+  /// - Parameters:
+  ///   - halt: the engine's halt of a type in a zone.
+  ///   - leavesOut: whether the engine does not sync a zone.
+  init(
+    _ facts: any SyncFacts, isAnyKeptBack: Bool, onlyLasting: Bool = false,
+    halt: @escaping (ZoneID, String) -> SyncStatus.Halt?, leavesOut: @escaping (ZoneID) -> Bool
+  ) {
+    (self.facts, self.isAnyKeptBack, self.onlyLasting) = (facts, isAnyKeptBack, onlyLasting)
+    (self.halt, self.leavesOut) = (halt, leavesOut)
   }
 
   /// The nearest record that cannot be sent for a reason of its own, and that reason; nil if this one waits for no such record.
