@@ -15,12 +15,13 @@ private final class Serving: Sendable {
   let url: String
   private let task: Task<Screen, Never>
 
-  init() async throws {
+  /// - Parameter words: options of `serve`.
+  init(_ words: String...) async throws {
     let (lines, feed) = AsyncStream<String>.makeStream()
     let machine = Machine(seed: 99) { feed.yield($0) }
     self.machine = machine
     task = Task {
-      let screen = await machine.run(["serve", "/srv"], input: [])
+      let screen = await machine.run(["serve", "/srv"] + words, input: [])
       feed.finish()
       return screen
     }
@@ -94,6 +95,33 @@ struct `The verb pending` {
     _ = await machine.run("import", "/A", "-", input: many)
     #expect(await machine.lines("pending", "/A").count == 601)
     #expect(await machine.lines("pending", "--limit", "300", "/A").count == 301)
+  }
+}
+
+@Suite(.timeLimit(.minutes(30)))
+struct `What the server refuses as a whole` {
+  @Test func `for want of storage is said by sync, status, pending, held and why`() async throws {
+    let server = try await Serving("--quota-exceeded")
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1") + note("b", "2"))
+    let sync = await machine.sync(server)
+    #expect(sync.code == .recoverable && sync.err.contains("QUOTA_EXCEEDED"), "\(sync)")
+    await server.end()
+    let (status, pending) = (await machine.run("status", "/A"), await machine.run("pending", "/A"))
+    #expect(status.out.contains("QUOTA_EXCEEDED"), "\(status)")
+    #expect(pending.out.split(separator: "\n").filter { $0.contains("held: QUOTA_EXCEEDED") }.count == 2, "\(pending)")
+    let held = await machine.run("held", "/A")
+    #expect(held.out.split(separator: "\n").filter { $0.contains("QUOTA_EXCEEDED") }.count == 2, "\(held)")
+    for name in ["a", "b"] {
+      let story = await machine.lines("why", "/A", name)
+      #expect(story.contains { $0.contains(" was set aside: QUOTA_EXCEEDED, ") }, "\(story)")
+      #expect(story.contains { $0.hasPrefix("now: ") && $0.contains("(QUOTA_EXCEEDED, ") }, "\(story)")
+    }
+    for verb in ["status", "pending", "held"] {
+      let json = await machine.run(verb, "--json", "/A").out
+      #expect(json.contains("QUOTA_EXCEEDED"), "\(verb): \(json)")
+    }
+    #expect(await machine.run("why", "--json", "/A", "a").out.contains("QUOTA_EXCEEDED"))
   }
 }
 
