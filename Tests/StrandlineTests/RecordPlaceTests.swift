@@ -18,8 +18,8 @@ struct RandomHistory {
   private(set) var found: Set<String> = []
   private(set) var waits = UploadWait.Counts()
   private(set) var sent = 0
-  /// Called when a cycle has nothing left to do.
-  var atRest: (PlanDriver, _ step: String) throws -> Void = { _, _ in }
+  /// Called when the plan asks, waits, or has nothing left to do.
+  var look: (PlanDriver, _ step: String) throws -> Void = { _, _ in }
 
   init(seed: UInt64) throws {
     self.seed = seed
@@ -81,10 +81,10 @@ struct RandomHistory {
         do { next = try driver.next() } catch is CloudError { break loop } catch is RefusedCycle {
           break loop
         } catch is StrandlineError { break loop }
+        try look(driver, "seed \(seed), cycle \(cycle), turn \(turns)")
         switch next {
         case .done:
           try check("cycle \(cycle), at its end")
-          try atRest(driver, "seed \(seed), cycle \(cycle)")
           break loop
         case .outOfTime, .store: throw PlanDriver.Unexpected(words: "\(next)")
         case .wait(let wait):
