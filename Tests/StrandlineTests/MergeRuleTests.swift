@@ -204,6 +204,24 @@ private let rows: [Row] = [
     #expect(merged(6, 6) == 6 && merged(6, 8) == 8 && merged(8, 6) == 8)
   }
 
+  /// The clock of here was ahead, and the time of the ancestor was clamped to the server's at its upload. Another device has then
+  /// written the same value at a time that is less, and here it was changed before that.
+  @Test func `decide where the other write has a time before the ancestor's`() {
+    func version(_ value: FieldValue, _ time: Int64, _ writer: WriterID) -> Version {
+      var version = Version(type: "Note", fields: ["f": value])
+      version.stamp.births = [Birth(time: HybridTime(milliseconds: 1), writer: 9)]
+      version.stamp.fields["f"] = FieldStamp(time: HybridTime(milliseconds: time), writer: writer)
+      return version
+    }
+    let merge = ConflictMerge(
+      edit: version(1, 50, 1), changed: ["f"], server: version(0, 60, 2), ancestor: version(0, 100, 1), writer: 1)
+    var rules = TypeRules()
+    rules.fields["f"] = .counter
+    #expect(merge.isConflict(rules))
+    let joined = merge.byField(rules.fields)
+    #expect(joined.fields["f"] == 1 && joined.stamp.fields["f"]?.time ?? .zero > HybridTime(milliseconds: 60))
+  }
+
   @Test(arguments: [true, false]) func `decide where both sides changed the record, equal or not`(_ isEqual: Bool) {
     let both = Row(.counter, 5, .wrote(6), .wrote(isEqual ? 6 : 7), gives: nil).merge(isLater: true)
     let one = Row(.counter, 5, .wrote(6), .unchanged, gives: nil).merge(isLater: true)

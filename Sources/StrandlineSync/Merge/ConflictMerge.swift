@@ -189,9 +189,10 @@ package struct ConflictMerge {
 }
 
 extension Version {
-  /// Whether a field was written since the ancestor, even with the same value. A clamped time from the future may hide it.
+  /// Whether a field was written since the ancestor, even with the same value. Another writer's time may be less than the one that it
+  /// replaced: the times of a clock that was ahead were clamped. Of one writer such a clamped time may hide it.
   func rewrites(_ name: String, of ancestor: Version) -> Bool {
     guard let ours = stamp.fields[name] else { return false }
-    return ancestor.stamp.fields[name].map { ours.time > $0.time } ?? true
+    return ancestor.stamp.fields[name].map { ours.writer != $0.writer || ours.time > $0.time } ?? true
   }
 }
