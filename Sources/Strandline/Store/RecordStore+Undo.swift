@@ -160,7 +160,7 @@ private struct UndoRun {
     if !sameParent(old, new) {
       if sameParent(now, new) { now.parent = old.parent } else { keep(id, "parent", .changedSince) }
     }
-    try tx.put(now, creating: false, mayRetype: true)
+    try tx.put(now, creating: false)
   }
 
   private func sameParent(_ left: Record, _ right: Record) -> Bool {

@@ -63,7 +63,7 @@ public protocol SyncRecord: Codable, Identifiable, Sendable where ID: RecordName
   /// records at once. A field that has only another name needs no migration: name it in `CodingKeys`, and older versions of the
   /// app go on reading it. A field whose rule is `.counter` is better left as it is: two devices that migrate it both add to it.
   ///
-  /// A field keeps its type at CloudKit for ever, so a save that would give it another one is refused with `.typeMismatch`. A
+  /// A field keeps its type at CloudKit for ever, so a record whose field has another one is refused there, and held. A
   /// property of another type gets a field of its own:
   ///
   /// ```swift
@@ -81,8 +81,6 @@ public protocol SyncRecord: Codable, Identifiable, Sendable where ID: RecordName
   ///   var stars: Int?
   /// }
   /// ```
-  ///
-  /// In a store that never syncs, `migrate` may give a field a value of another type: that is taken.
   static func migrate(_ record: inout Record)
   /// The fields that properties are, for conditions and orders by key paths; none by default, because the type is asked: its
   /// `init(from:)` decodes made-up values, and the key path says which of them it gives.

@@ -234,7 +234,7 @@ extension WriteTransaction {
     // Only a type with a prototype reads an absent field and a null as two things.
     let keepsNulls = encoded.fields.contains { $0.value == nil } && Value.prototype != nil
     if let current = try find(id) {
-      try put(merge(encoded, keepsNulls: keepsNulls, into: current, Value.self), creating: creating, mayRetype: true)
+      try put(merge(encoded, keepsNulls: keepsNulls, into: current, Value.self), creating: creating)
     } else {
       try putNew(
         id, Value.recordType, keepsNulls ? encoded.fields : encoded.fields.filter { $0.value != nil },
@@ -252,9 +252,7 @@ extension WriteTransaction {
     try requireType(Value.recordType, record)
     var record = record
     Value.migrate(&record)
-    let migrated = record.fields
     for field in encoded.fields { record[field.name] = field.value }
-    try Self.checkTypes(of: record.fields, record.id, record.type, migrated)
     if keepsNulls { record.nulls.formUnion(encoded.fields.lazy.filter { $0.value == nil }.map(\.name)) }
     if case .some(let parent) = encoded.parent { record.parent = parent }
     return record
@@ -297,7 +295,7 @@ extension WriteTransaction {
     // Before anything is written: what cannot be read must not come of it.
     let (made, version) = try RecordDecoder.decodeHolding(Value.self, from: merged, prototype)
     if outcome.refused.isEmpty {
-      try put(merged, creating: false, mayRetype: true)
+      try put(merged, creating: false)
     } else {
       merge.put(outcome.refused.lazy.map(\.name), into: &merged)
       let noted = core.inboxWrite?.changes?.count
@@ -362,7 +360,7 @@ extension WriteTransaction {
   /// - Returns: whether it makes anything of it.
   mutating func migrate<Value: SyncRecord>(_ id: RecordID, _ type: Value.Type) throws -> Bool {
     guard let record = try find(id), let migrated = try record.migrated(to: type) else { return false }
-    try put(migrated, creating: false, mayRetype: true)
+    try put(migrated, creating: false)
     return true
   }
 }

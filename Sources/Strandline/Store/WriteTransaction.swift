@@ -81,8 +81,8 @@ public struct WriteTransaction: ~Copyable {
   /// Saves a record whole: its fields become exactly those given. A record that equals what is there changes nothing.
   ///
   /// - Throws: `StrandlineError.recordWasDeleted` for a name in the deletion index; `.typeMismatch` if the record lives and
-  ///   is of another type, or a field of it has a value of another type: CloudKit keeps both for ever; `.foreignZone` and
-  ///   `.foreignScope` for a zone or database that this store does not sync; `.invalidName`, `.invalidValue`; `.damaged` and `.io` if what the record holds now cannot be read. This call has
+  ///   is of another type; `.foreignZone` and `.foreignScope` for a zone or database that this store does not sync;
+  ///   `.invalidName`, `.invalidValue`; `.damaged` and `.io` if what the record holds now cannot be read. This call has
   ///   changed nothing then. `.tooLarge` also if the transaction exceeds 64 MiB: then nothing of it can be written.
   public mutating func save(_ record: Record, fileID: String = #fileID, line: Int = #line) throws {
     try CallSite(fileID, line).run("saving record '\(record.id)'") { try put(record, creating: false) }
@@ -254,13 +254,8 @@ public struct WriteTransaction: ~Copyable {
     return core.projections.appliedLSN
   }
 
-  /// `save` or `create`.
-  ///
-  /// - Parameter mayRetype: whether a field may get a value of another type than it has: the app's `migrate` wants it, or it had
-  ///   such a value before.
   mutating func put(
-    _ record: Record, creating: Bool, checksSize: Bool = true, checksNames: Bool = true, asDefault: Bool = false,
-    mayRetype: Bool = false
+    _ record: Record, creating: Bool, checksSize: Bool = true, checksNames: Bool = true, asDefault: Bool = false
   ) throws {
     let id = account.canonical(record.id)
     let (known, current) = try look(id, record.type, creating: creating, checksNames: checksNames)
@@ -276,7 +271,6 @@ public struct WriteTransaction: ~Copyable {
     var desired = record.fields
     for (name, value) in record.fields where value.namesZone { desired[name] = try local(value, name, of: id) }
     if let parent = record.parent { desired[Version.parentField] = .reference(Reference(parent)) }
-    if !mayRetype, checksNames { try Self.checkTypes(of: desired, id, record.type, current.version.fields) }
     try edit(id, desired, record.nulls, current, known, checksSize: checksSize, checksNames: checksNames)
   }
 
@@ -445,7 +439,7 @@ public struct WriteTransaction: ~Copyable {
     let id = account.canonical(wanted.id)
     let before = try core.look(id)
     let start = core.projections.appliedLSN
-    try put(wanted, creating: false, mayRetype: true)
+    try put(wanted, creating: false)
     let lost = core.projections.appliedLSN
     // What the type reads another way is stored like this already.
     guard lost > start else { return }
@@ -578,27 +572,6 @@ public struct WriteTransaction: ~Copyable {
             + "(it points to '\(zone)'); use one without an action")
       }
     }
-  }
-
-  /// Refuses values of another type than their fields have: CloudKit would refuse the record for ever.
-  ///
-  /// - Parameters:
-  ///   - values: the fields to save.
-  ///   - fields: what they have.
-  static func checkTypes(
-    of values: [String: FieldValue], _ id: RecordID, _ type: String, _ fields: [String: FieldValue]
-  ) throws {
-    var wrong: String?
-    for (name, value) in values {
-      guard let old = fields[name], !old.isOfSameType(as: value), name != Version.parentField else { continue }
-      wrong = wrong.map { $0.precedesByUTF8(name) ? $0 : name } ?? name
-    }
-    guard let name = wrong, let old = fields[name], let new = values[name] else { return }
-    throw StrandlineError(
-      .typeMismatch,
-      "record '\(id)' of type '\(type)': field '\(name)' holds a value of type \(old.typeName) and would get one of type "
-        + "\(new.typeName), and CloudKit keeps the type of a field for ever; give the new values a field of another name"
-    )
   }
 
   private static func checkSize(fields: Int, _ contentBytes: Int, _ id: RecordID) throws {

@@ -121,7 +121,7 @@ extension WriteTransaction {
       later: Set(value.keys.filter { (stamps[$0]?.time ?? .zero) > change.time }))
     var merged = record
     let outcome = merge.apply(to: &merged)
-    if outcome.refused.isEmpty { return try put(merged, creating: false, mayRetype: true) }
+    if outcome.refused.isEmpty { return try put(merged, creating: false) }
     merge.put(outcome.refused.lazy.map(\.name), into: &merged)
     try put(merged, refusing: outcome.refused, rule: merge.recordRule)
   }
