@@ -140,7 +140,11 @@ public final class CloudServer: Sendable {
   public func close() throws {
     // Under the lock, so that no request is between its look and its append.
     let isFirst = core.withLock { _ in stop("the server is closed") }
-    guard isFirst else { return }
+    guard isFirst else {
+      // Of a journal that has failed, each request has said why. It gives its files back all the same.
+      _ = Result { try journal.close() }
+      return
+    }
     try CallSite.unnamed.run("closing the server's journal") { try journal.close() }
   }
 

@@ -159,9 +159,17 @@ enum Rules {
       // A call may begin on the line after its `await`.
       let goesOn = isWaited && line.drop { $0 == " " }.hasPrefix(".")
       isWaited = line.words.contains("await") || goesOn
-      guard isWaited, let name = requests.first(where: { line.contains(".\($0)(") }), otherCalls[source.path] != name
+      guard isWaited, let name = requests.first(where: { calls($0, line) }), otherCalls[source.path] != name
       else { return nil }
       return "\(source.path):\(number + 1): calls \(name) of a database"
+    }
+  }
+
+  /// Whether a line calls a function of a value. A case of an enum that has the same name follows a bracket or a space.
+  private static func calls(_ name: String, _ line: Substring) -> Bool {
+    line.drop { $0 == " " }.split(separator: ".\(name)(", omittingEmptySubsequences: false).dropLast().contains {
+      before in
+      before.isEmpty || !(before.hasSuffix("(") || before.hasSuffix(" "))
     }
   }
 

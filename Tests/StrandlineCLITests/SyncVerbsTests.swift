@@ -105,7 +105,7 @@ struct `What the server refuses as a whole` {
     let machine = Machine()
     _ = await machine.run("import", "/A", "-", input: note("a", "1") + note("b", "2"))
     let sync = await machine.sync(server)
-    #expect(sync.code == .recoverable && sync.err.contains("QUOTA_EXCEEDED"), "\(sync)")
+    #expect(sync.code == .unreachable && sync.err.contains("QUOTA_EXCEEDED"), "\(sync)")
     await server.end()
     let (status, pending) = (await machine.run("status", "/A"), await machine.run("pending", "/A"))
     #expect(status.out.contains("QUOTA_EXCEEDED"), "\(status)")

@@ -201,8 +201,8 @@ struct WireTests {
     let sent = String(decoding: transport.sent[0].body, as: UTF8.self)
     let typed = type.isEmpty ? "" : #""type":"\#(type)","#
     #expect(sent.contains(#""f":{\#(typed)"value":\#(value)}"#), "\(sent)")
-    // A server takes it from nobody who has not got it from one, and a command from nobody.
-    for sender in [WireField.Sender.client, .command] {
+    // A server takes it from nobody who has not got it from one, and a command from nobody, but for a date as people write it.
+    for sender in [WireField.Sender.client, .command] where sender != .command || value != #""2026-01-01""# {
       #expect(throws: JSONError.self, "\(field)") {
         var json = try JSONReader(Array(field.utf8), limits: JSONLimits(bytesMax: 1_000, depthMax: 10))
         _ = try WireField.read(&json, from: sender)

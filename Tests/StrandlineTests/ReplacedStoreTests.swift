@@ -4,6 +4,7 @@
 
 import Strandline
 import StrandlineHost
+import StrandlineLog
 import StrandlineLogProofs
 import StrandlineSimulation
 import StrandlineSyncProofs
@@ -81,7 +82,10 @@ extension RecordStore {
   func `takes nothing out of the inbox of what is at its path`(_ fate: FolderFate) throws {
     let disk = try made()
     func leave(_ name: String, at path: String = "/store") throws {
-      try RecordStore.inbox(at: path, environment: .simulated(disk: OtherProcess(disk), seed: 7)).write {
+      let environment = StoreEnvironment(
+        SystemEnvironment(
+          fileSystem: OtherProcess(disk), clock: SimulatedClock(), random: SeededRandom(seed: 7)), isSimulated: true)
+      try RecordStore.inbox(at: path, environment: environment).write {
         try $0.save(Record(type: "T", id: RecordID(name), fields: ["n": 1]))
       }
     }

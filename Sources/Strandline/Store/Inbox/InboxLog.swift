@@ -147,10 +147,9 @@ struct InboxLog {
 extension Folder {
   /// Whether a folder that was found by a path is the inbox in this store's folder.
   func hasInbox(_ found: any Folder) throws(SystemError) -> Bool {
-    let lockName = [RecordStore.inboxFolderName, LogFormat.lockName].joined(separator: "/")
-    guard let mine = try identity(of: lockName),
-      let there = try found.identity(of: LogFormat.lockName)
-    else { return false }
+    guard let mine = try identity(of: RecordStore.inboxFolderName), let there = try found.identity(of: ".") else {
+      return false
+    }
     return mine.isSame(as: there)
   }
 }
