@@ -85,16 +85,16 @@ extension Command {
 }
 
 extension RecordLine {
-  /// The line of a new record, with values of the types that their fields have in the first records of its type.
+  /// The line with values of the types that their fields have: in the record, else in the first records of its type.
   fileprivate func fitted(to view: StoreView, _ zone: String) throws -> RecordLine {
     let id = id(in: zone)
-    guard !isVerbatim, let recordType, try view.record(id) == nil else { return self }
+    let record = try view.record(id)
+    guard !isVerbatim, let recordType = recordType ?? record?.type else { return self }
     let known = try view.examples(ofType: recordType, in: nil)
     var line = self
     for (name, value) in fields.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
-      guard let examples = known[name]?.values, !examples.contains(where: { $0.isOfSameType(as: value) }) else {
-        continue
-      }
+      let examples = record?.fields[name].map { [$0] } ?? known[name].map { Array($0.values) } ?? []
+      if examples.isEmpty || examples.contains(where: { $0.isOfSameType(as: value) }) { continue }
       let written = examples.compactMap { value.written(like: $0) }.first
       guard let written else {
         let kinds = examples.map(\.typeName).sorted().joined(separator: " or ")
