@@ -13,6 +13,12 @@ package protocol HTTPService: Sendable {
   func delayMilliseconds(of request: HTTPRequest) -> Int64
   /// The answer. Returns when it may be sent.
   func serve(_ request: HTTPRequest) -> HTTPAnswer
+  /// Who takes the body of a request, of which only the head has come, in pieces; nil: `serve` gets the whole body.
+  func sink(for request: HTTPRequest) -> (any HTTPBodySink)?
+}
+
+extension HTTPService {
+  package func sink(for request: HTTPRequest) -> (any HTTPBodySink)? { nil }
 }
 
 /// What a connection does with a request.
@@ -20,8 +26,19 @@ package enum HTTPAnswer: Sendable {
   case respond(HTTPResponse)
   /// Send nothing and keep the connection until the client closes it.
   case hang
-  /// Send status 200 and the header, then what the closure sends; when it returns, the connection ends.
-  case stream(HTTPHeaders, @Sendable (HTTPStream) -> Void)
+  /// Send status 200 and the header, then what the closure sends; when it returns, the connection ends. With a length, of as many
+  /// bytes.
+  case stream(HTTPHeaders, length: Int? = nil, @Sendable (HTTPStream) -> Void)
+}
+
+/// Takes the body of one request in pieces, so that it is never in memory as a whole. Called by one thread.
+package protocol HTTPBodySink: Sendable {
+  /// Takes the next bytes.
+  func write(_ piece: [UInt8])
+  /// The body is whole: the answer.
+  func answer() -> HTTPResponse
+  /// The body ended early.
+  func abandon()
 }
 
 /// An answer that is sent piece by piece.
@@ -42,8 +59,13 @@ extension CloudServer: HTTPService {
 
   package func delayMilliseconds(of request: HTTPRequest) -> Int64 { latencyMilliseconds }
 
+  package func sink(for request: HTTPRequest) -> (any HTTPBodySink)? {
+    request.path.hasPrefix(Self.contentPath) && request.method == "POST" ? upload(request) : nil
+  }
+
   package func serve(_ request: HTTPRequest) -> HTTPAnswer {
-    switch answer(request) {
+    if request.path.hasPrefix(Self.contentPath) { return download(request) }
+    return switch answer(request) {
     case .respond(let response): .respond(response)
     case .hang: .hang
     case .push(let headers, let box): .stream(headers) { stream in Self.send(from: box, to: stream) }
