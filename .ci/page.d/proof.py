@@ -102,8 +102,9 @@ def stores():
     command(*sync, b)
     command("put", a, json.dumps({"recordName": "note-0000010", "fields": {"title": "from a"}}))
     command("put", a, json.dumps({"recordName": EVIL, "fields": {"html": EVIL + "2"}}))
-    command("put", a, json.dumps({"recordType": "Note", "recordName": "wrong", "fields": {"title": 7}}))
-    command("put", a, json.dumps({"recordType": "Note", "recordName": "wrong2", "fields": {"title": 7}}))
+    # The command's put refuses values of another type, and import takes them, as an app's save does.
+    for name in ("wrong", "wrong2"):
+        command("import", a, "-", text=json.dumps({"recordType": "Note", "recordName": name, "fields": {"title": 7}}) + "\n")
     command("delete", a, "note-0000020")
     command(*sync, a, code=1)
     command("put", a, json.dumps({"recordName": "note-0000011", "fields": {"title": EVIL}}))
