@@ -83,7 +83,7 @@ class Upload:
         cloud.breaks = {}
         cloud.forget()
         run = self.sync(cloud, store, container)
-        expect(run.code == 0 and " 0 unsettled" in run.out, "the sync after it: %s" % run)
+        expect(run.code == 0 and " 0 unsent" in run.out, "the sync after it: %s" % run)
         cloud.check_posts()
         exported = self.judge.command("export", store)
         lines = [json.loads(line) for line in exported.out.splitlines()]

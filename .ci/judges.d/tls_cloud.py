@@ -98,7 +98,7 @@ class Secure:
             cloud.breaks = {}
             cloud.forget()
             run = self.sync(cloud, store, container)
-            expect(run.code == 0 and " 0 unsettled" in run.out, "the sync after it: %s" % run)
+            expect(run.code == 0 and " 0 unsent" in run.out, "the sync after it: %s" % run)
             cloud.check_posts()
             expect(len(cloud.applied) == RECORDS, "applied: %s" % cloud.applied)
             expect(all(count == 1 for count in cloud.applied.values()), "applied twice: %s" % cloud.applied)
