@@ -133,7 +133,8 @@ public final class CloudServer: Sendable {
     }
   }
 
-  /// Closes the journal and releases its lock. Later requests are refused. A second call does nothing.
+  /// Closes the journal and releases its lock. Later requests are refused. A second call does nothing; after a failure of the
+  /// journal, of which each request has told, the first one releases the lock and throws nothing.
   ///
   /// - Throws: `StrandlineError`: `.outcomeUnknown` or `.io` if the journal's last write or sync failed. The lock is
   ///   released all the same.
@@ -163,7 +164,7 @@ public final class CloudServer: Sendable {
   /// tokens given out so far.
   public func setFaults(_ faults: ServerFaults) { set(faults) { _ in true } }
 
-  /// The faults that requests will still meet: with what is left of the counts, and without those of which nothing is.
+  /// The faults that requests will still meet: with what is left of the counts, and without those that are used up.
   package var faultsAhead: ServerFaults { front.withLock { Self.ahead($0) } }
 
   /// Switches to other faults. What was on and stays on goes on: no token expires once more.

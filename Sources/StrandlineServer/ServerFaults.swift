@@ -45,7 +45,7 @@ public struct ServerFaults: Sendable, Hashable {
   public var requireSession = false
   /// With `requireSession`: a token is valid for one request only.
   public var strictRotation = false
-  /// By how much the server's clock is ahead of this machine's, in whole milliseconds; negative where it is behind. Answers show
+  /// By how much the server's clock is ahead of this machine's, in whole milliseconds; negative if it is late. Answers show
   /// it in `Date`, and records in the times at which the server saved them. Set it lower while clients run, and the clock goes
   /// back.
   public var clockAhead: Duration {

@@ -41,36 +41,29 @@ struct `Simulated worlds` {
   }
 
   @Test func `count what several devices add alike, and go by no time of two nodes`() async {
-    var tally = WorldTally()
-    let seeds = Campaign.seeds(1...200, every: 20)
-    for seed in seeds {
-      let faults: WorldFaults = [.equal, .nodes, .network, .stale, .power, .compaction]
-      let outcome = await SimulatedWorld(seed: seed, devices: 2 + Int(seed % 3), faults: faults).run(
-        keepsHistory: false)
-      if let failure = outcome.failure {
-        Issue.record(failure)
-        return
-      }
-      tally.add(outcome.tally)
-    }
-    print("worlds of equal edits and two nodes: \(seeds.count), \(tally)")
+    let tally = await Self.tally("equal edits and two nodes", [.equal, .nodes, .network, .stale, .power, .compaction])
     #expect(tally[.equalWrite] > 0 && tally[.otherNode] > 0)
   }
 
-  @Test func `let defaults give way to what people write and delete, and lose none`() async {
+  /// Runs worlds with some faults, and records the first that breaks a promise.
+  private static func tally(_ words: String, _ faults: WorldFaults) async -> WorldTally {
     var tally = WorldTally()
     let seeds = Campaign.seeds(1...200, every: 20)
     for seed in seeds {
-      let faults: WorldFaults = [.defaults, .network, .power, .tokens, .app, .compaction, .copies]
-      let outcome = await SimulatedWorld(seed: seed, devices: 2 + Int(seed % 3), faults: faults).run(
-        keepsHistory: false)
+      let world = SimulatedWorld(seed: seed, devices: 2 + Int(seed % 3), faults: faults)
+      let outcome = await world.run(keepsHistory: false)
       if let failure = outcome.failure {
         Issue.record(failure)
-        return
+        break
       }
       tally.add(outcome.tally)
     }
-    print("worlds of defaults: \(seeds.count), \(tally)")
+    print("worlds of \(words): \(seeds.count), \(tally)")
+    return tally
+  }
+
+  @Test func `let defaults give way to what people write and delete, and lose none`() async {
+    let tally = await Self.tally("defaults", [.defaults, .network, .power, .tokens, .app, .compaction, .copies])
     #expect(tally[.savedDefault] > 0 && tally[.knownDefault] > 0 && tally[.editedDefault] > 0)
   }
 

@@ -248,7 +248,7 @@ extension StoreBench {
     return row
   }
 
-  /// Writes in all rounds, and the time until somebody has each.
+  /// Writes in all rounds, and measures the time until the reader has each value.
   ///
   /// - Parameter observe: gets the number of writes, and returns the nanoseconds of each and those until it has arrived.
   /// - Returns: the row, and the milliseconds of a write.

@@ -384,7 +384,7 @@ private struct Ending {
     }
   }
 
-  /// How to end that a change is held. To send again what the server calls wrong helps nobody: a save of other values mends it.
+  /// The verb that ends a hold. The server refuses wrong values each time, so a save of other values is named for those.
   private static func remedy(_ held: HeldRecord, _ pending: PendingChange, _ path: String, _ name: String) -> String {
     let retry =
       held.code == .badRequest && !pending.isDeletion

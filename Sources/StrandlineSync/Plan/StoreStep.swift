@@ -54,7 +54,7 @@ package enum StoreResult: Sendable {
   case done
   /// The premise did not hold any more, and nothing was done.
   case dropped
-  /// A decision about a zone with so many unsent changes.
+  /// A rule has decided about a lost zone, which has this number of unsent changes.
   case decided(unsent: Int)
   case taken(TakenChanges)
   /// The changes do not fit into one transaction; none was applied.

@@ -37,7 +37,7 @@ extension WorldRun {
     }
   }
 
-  /// No app is told that a default has lost: nobody wrote it.
+  /// Fails if an app is told that a default has lost: a default is no person's edit.
   func judgeDefault(_ event: Conflicted, _ lsn: LSN, _ device: WorldDevice) throws {
     guard let store = device.store, event.local <= store.durableLSN,
       let local = try store.source.eventIfKept(at: event.local),
@@ -46,7 +46,7 @@ extension WorldRun {
     throw WorldBroken(.noSilence, "\(device.name) \(lsn): a conflict of \(event.id) is told, which has only a default")
   }
 
-  /// At rest a default is there unless somebody has deleted it, and what it has of a default nobody has written.
+  /// At rest the server has each default that no device has deleted, and its unedited fields have the default's values.
   func judgeDefaults() async throws {
     let store = try await devices[0].open()
     for id in plan.names.defaults where !history.lostZones.contains(id.zone) {

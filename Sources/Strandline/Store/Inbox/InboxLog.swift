@@ -23,12 +23,12 @@ struct InboxLog {
 
   /// Opens the inbox of a store.
   ///
-  /// A log is opened by its path, at which another store may be by now: then nothing of that one's inbox is opened.
+  /// A log is opened by its path, and another store may have come to that path. The inbox of such a store is not opened.
   ///
   /// - Parameters:
   ///   - folder: the store's.
-  ///   - check: throws if the store is not at its path. It is asked where what is there does not look like the store's inbox: on
-  ///     drives that change the numbers of files this decides.
+  ///   - check: throws if the store is not at its path. It runs if the path leads to a folder with another number than the inbox
+  ///     in `folder`. Some drives change these numbers, so this check decides.
   /// - Throws: `LogError`, `.held` if another process has it open.
   init(
     ofStoreIn folder: any Folder, _ environment: SystemEnvironment, createIfAbsent: Bool, check: () throws -> Void
@@ -57,9 +57,7 @@ struct InboxLog {
     }
   }
 
-  /// - Parameters:
-  ///   - found: what the path led to.
-  ///   - folder: the store's.
+  /// Refuses a folder that is not the inbox in the store's folder, if `check` does.
   private static func require(_ found: any Folder, in folder: any Folder, _ check: () throws -> Void) throws {
     if try !folder.hasInbox(found) { try check() }
   }

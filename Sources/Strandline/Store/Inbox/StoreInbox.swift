@@ -49,8 +49,8 @@ public struct StoreInbox: Sendable {
   /// - Throws: what the closure throws; then nothing was left. `StrandlineError`: `.noSuchStore` (the app makes the store),
   ///   `.storeHeld` if another process kept the inbox open for two seconds, `.diskFull`, `.outcomeUnknown`, `.tooLarge` (a
   ///   transaction has at most 64 MiB), `.damaged` and `.io` if the store or the inbox cannot be read, `.notAStore` if the
-  ///   inbox is that of another store, `.misuse` in the closure of another call for the same inbox, `.storeReplaced` if the store was moved during the call: nothing was left, and another
-  ///   call finds what is there.
+  ///   inbox is that of another store, `.misuse` in the closure of another call for the same inbox, `.storeReplaced` if the
+  ///   store was moved during the call. Nothing was left then, and the next call opens the store that is at the path.
   /// - Complexity: that of ``RecordStore/openReadOnly(at:environment:)``, and O(what the inbox holds).
   @discardableResult
   public func write<Value>(
