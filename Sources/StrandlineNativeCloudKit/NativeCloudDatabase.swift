@@ -90,7 +90,7 @@
 
     /// The result of one zone, by its name: the framework may spell the owner in another way.
     private func take<Value>(_ results: [CKRecordZone.ID: Result<Value, any Error>], of id: CKRecordZone.ID) throws {
-      guard let result = results.first(where: { $0.key.zoneName == id.zoneName })?.value else {
+      guard let result = results.first(where: { $0.key.zoneName.equalsUTF8(id.zoneName) })?.value else {
         throw CloudError(.unexpectedServerResponse, reason: "the answer has no result for zone '\(id.zoneName)'")
       }
       do { _ = try result.get() } catch { throw failure(error) }

@@ -13,13 +13,13 @@ import Synchronization
 
 /// What a store does meanwhile.
 package enum StoreOperation: String, CaseIterable, Sendable {
-  case write, flush, merge, compact, buildIndex, backup, readInbox, suspend, resume, close
+  case write, flush, merge, compact, buildIndex, backup, stage, readInbox, suspend, resume, close
 
   /// Whether it opens files that were finished before.
   fileprivate var opensFiles: Bool {
     switch self {
     case .merge, .compact, .buildIndex, .backup, .readInbox, .resume: true
-    case .write, .flush, .suspend, .close: false
+    case .write, .flush, .stage, .suspend, .close: false
     }
   }
 }
@@ -30,6 +30,11 @@ package struct ReplacedStores {
   /// The name under which another store was made, and one by a second writer.
   private static let othersName = "other"
   private static let secondName = "second"
+  /// A file whose content an operation stages, and where a store's contents are copied to.
+  private static let contentsPath = "/contents"
+  private static let content = [UInt8](repeating: 7, count: 3000)
+  private static let contentFile = "/assets/" + (ContentHash(SHA256Digest.of(content))?.hexadecimal ?? "")
+  private static let copiedPath = "/copied"
 
   private let base: SimulatedDisk
   /// How many cases were tried, and how many disks after a power cut.
@@ -46,7 +51,9 @@ package struct ReplacedStores {
     try Self.make(base, Self.path, ["c", "d"], seed: 2)
     try Self.make(base, FolderFate.otherPath, [Self.othersName], seed: 3)
     try Self.leave("left for another", for: FolderFate.otherPath, base, seed: 5)
-    try base.folder("/").sync()
+    for path in [Self.contentsPath, Self.contentsPath + "/assets"] { try base.makeDirectory(path) }
+    FolderFate.put([Self.contentFile: Self.content], over: Self.contentsPath, base)
+    for path in [Self.contentsPath + "/assets", Self.contentsPath, "/"] { try base.folder(path).sync() }
   }
 
   private static func make(_ disk: SimulatedDisk, _ path: String, _ names: [String], seed: UInt64) throws {
@@ -88,8 +95,11 @@ package struct ReplacedStores {
       at: path, options: options, environment: environment(disk, seed: seed, clock: clock))
   }
 
-  private static func put(_ name: String, _ value: Int64, in store: RecordStore) throws {
-    try store.writeBlocking { try $0.save(Record(type: "T", id: RecordID(name), fields: ["n": .int64(value)])) }
+  private static func put(_ name: String, _ value: Int64, _ asset: Asset? = nil, in store: RecordStore) throws {
+    var fields: [String: FieldValue] = ["n": .int64(value)]
+    if let asset { fields["file"] = .asset(asset) }
+    let record = Record(type: "T", id: RecordID(name), fields: fields)
+    try store.writeBlocking { try $0.save(record) }
   }
 
   private static func records(_ store: RecordStore) throws -> [String: Int64] {
@@ -136,9 +146,9 @@ package struct ReplacedStores {
         at: path, environment: ReplacedStores.environment(OtherProcess(disk), seed: 12))
     }
 
-    func put(_ name: String, _ value: Int64 = 1) throws {
+    func put(_ name: String, _ value: Int64 = 1, asset: Asset? = nil) throws {
       told.withLock { $0.begun[name] = value }
-      try ReplacedStores.put(name, value, in: store)
+      try ReplacedStores.put(name, value, asset, in: store)
       told.withLock { told in
         told.acknowledged[name] = value
         told.count += 1
@@ -151,7 +161,7 @@ package struct ReplacedStores {
       copied.withLock { $0 = disk.files(in: path) }
       try put(Self.rewritten, 1)
       switch operation {
-      case .write, .flush, .backup, .suspend, .buildIndex: break
+      case .write, .flush, .backup, .stage, .suspend, .buildIndex: break
       case .readInbox: try leave()
       case .close: for number in 0..<3 { try put("e\(number)") }
       case .merge: try flush()
@@ -188,6 +198,9 @@ package struct ReplacedStores {
         try store.addIndex(RecordIndex("T", "n"))
         try store.buildIndexesBlocking()
       case .backup: _ = try store.backupBlocking(to: "/backup")
+      case .stage:
+        let staged = try store.stageContents(of: contentsPath)
+        try put("s", 1, asset: staged[0].asset)
       case .readInbox: _ = try store.refresh()
       case .suspend: try store.suspendBlocking()
       case .resume:
@@ -249,7 +262,7 @@ package struct ReplacedStores {
       case .flush, .buildIndex: after.count > tables.count
       case .merge: after.count == 1
       case .close, .compact: after != tables
-      case .write, .backup, .readInbox, .suspend, .resume: true
+      case .write, .backup, .stage, .readInbox, .suspend, .resume: true
       }
     guard count > 0, does else { throw LogProblem("\(operation) did not do its work: \(tables) to \(after)") }
     return Calls(first: first, count: count, metered: meter.calls)
@@ -326,7 +339,7 @@ package struct ReplacedStores {
     case .resume where !fate.goesOn:
       if let error = Self.error({ try writer.store.closeBlocking() }) { try demandReplaced(error, fate, operation) }
       return
-    case .write, .flush, .merge, .compact, .buildIndex, .backup, .readInbox, .resume: break
+    case .write, .flush, .merge, .compact, .buildIndex, .backup, .stage, .readInbox, .resume: break
     }
     if let error = Self.error({ try writer.put("late") }) {
       try demandReplaced(error, fate, operation)
@@ -392,9 +405,15 @@ package struct ReplacedStores {
     _ disk: SimulatedDisk, _ path: String, _ acknowledged: [String: Int64], begun: [String: Int64]? = nil
   ) throws {
     let begun = begun ?? acknowledged
-    let store = try Self.open(OtherProcess(disk.clone()), path, seed: 21)
+    let copy = disk.clone()
+    let store = try Self.open(OtherProcess(copy), path, seed: 21)
     let found = try Self.records(store)
+    let namesContent = try store.record(RecordID("s"))?["file"] != nil
+    if namesContent { _ = try store.copyContents(to: Self.copiedPath) }
     try store.closeBlocking()
+    try demand(
+      !namesContent || copy.files(in: Self.copiedPath)[Self.contentFile] == Self.content,
+      "the content that 's' of '\(path)' names is not there")
     for (name, value) in acknowledged {
       guard let there = found[name] else { throw LogProblem("'\(name)' of '\(path)', which was acknowledged, is gone") }
       try demand(there >= value, "'\(name)' of '\(path)' has \(there), and \(value) was acknowledged")

@@ -207,7 +207,7 @@ struct `The house` {
     for bad in [
       "if id.name == other.name { return }", "guard zone.owner != user else { return }",
       "where base.changeTag == tag {", "entries.first { $0.zoneID?.name == zone.name }",
-      "left.parent == right.parent && a",
+      "left.parent == right.parent && a", "return names.contains(id.name)", "states.last { $0.version?.tag == known }",
     ] {
       #expect(Rules.namesAreComparedByBytes(SourceText("Sources/StrandlineServer/A.swift", bad)).count == 1, "\(bad)")
     }

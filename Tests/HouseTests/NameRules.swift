@@ -4,8 +4,8 @@
 extension Rules {
   /// The targets that hold names of records.
   private static let namingTargets: Set<String> = [
-    "StrandlineModel", "StrandlineSync", "Strandline", "StrandlineCloudKit", "StrandlineServer",
-    "StrandlineTesting", "StrandlineSyncProofs", "StrandlineCLI",
+    "StrandlineModel", "StrandlineSync", "Strandline", "StrandlineCloudKit", "StrandlineNativeCloudKit",
+    "StrandlineServer", "StrandlineTesting", "StrandlineSyncProofs", "StrandlineCLI",
   ]
 
   /// What is kept by the name of a field or type, and so by ASCII: `WireName` lets no other name in.
@@ -46,6 +46,7 @@ extension Rules {
     "Strandline/Projections/LivingCounts.swift": "types",
     "Strandline/Projections/DurableChanges.swift": "types",
     "StrandlineCloudKit/HTTP/HTTPRequestWriter.swift": "headers",
+    "StrandlineNativeCloudKit/NativeRecords.swift": "fields",
     "StrandlineServer/ServerAnswer.swift": "API tokens, ASCII",
     "StrandlineServer/LocalServer.swift": "API tokens, ASCII",
     "StrandlineServer/QueryConditions.swift": "words of a search",
@@ -80,7 +81,8 @@ extension Rules {
     "StrandlineServer/CloudServer+Looking.swift": "types",
   ]
 
-  /// Files of Sources that compare by `==` what is called a name, an owner or a tag and is none of these.
+  /// Files of Sources that compare by `==`, or look for, what is called a name, an owner or a tag and is none of these, or is looked
+  /// for in a set of `CloudName`.
   static let comparedTexts: [String: String] = [
     "StrandlineModel/Events/NewLife.swift": "fields",
     "Strandline/Store/WriteTransaction.swift": "fields",
@@ -88,10 +90,14 @@ extension Rules {
     "Strandline/Store/Queries/Typed/PropertyProbe.swift": "fields, and names that are made up",
     "Strandline/Runs/BlockCache.swift": "numbers",
     "StrandlineTesting/World/WorldFaults.swift": "groups of faults",
+    "StrandlineTesting/World/WorldCascades.swift": "sets of CloudName",
+    "StrandlineTesting/World/WorldTogether.swift": "a set of CloudName",
+    "StrandlineTesting/World/WorldRun+Rest.swift": "a set of CloudName",
     "StrandlineCLI/Commands/ZonesCommand.swift": "verbs",
     "StrandlineCLI/Commands/SimulateCommand+Fleet.swift": "curves of a plot",
     "StrandlineCLI/CommandLine/Arguments.swift": "options",
     "StrandlineCLI/CommandLine/Command.swift": "verbs",
+    "StrandlineCLI/CommandLine/ExitCode.swift": "verbs",
     "StrandlineCLI/Page/PageAccess.swift": "parameters of a request",
     "StrandlineCLI/Page/PageVerbs.swift": "verbs",
   ]
@@ -135,8 +141,15 @@ extension Rules {
 
   private static func comparesAName(_ line: Substring) -> Bool {
     let names: Set<Substring> = [
-      "name", "owner", "zoneName", "recordName", "ownerRecordName", "changeTag", "parent", "user",
+      "name", "owner", "zoneName", "recordName", "ownerRecordName", "changeTag", "tag", "parent", "user",
     ]
+    // A list of texts looks for one by `==` as well.
+    for search in [".contains(", ".firstIndex(of: ", ".lastIndex(of: "] {
+      for rest in line.split(separator: search, omittingEmptySubsequences: false).dropFirst() {
+        let sought = rest.prefix { $0 != ")" }
+        if !sought.contains("("), isMember(sought, names) { return true }
+      }
+    }
     let words = line.split(separator: " ")
     for (place, word) in words.enumerated() where (word == "==" || word == "!=") && place > 0 && place + 1 < words.count
     {

@@ -273,6 +273,35 @@ struct SaveDefaultTests {
     }
   }
 
+  @Test func `a default deleted before it was sent is deleted at the server too, which has another device's`()
+    async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.seed()
+    try await a.exchange()
+    try await b.seed()
+    let receipt = try await b.open().write { try $0.delete(id) }
+    // Nothing is fetched: the page would say that the server has it.
+    var options = CycleOptions()
+    options.direction = .pushOnly
+    _ = try await b.open().engine.cycle(options)
+    try await receipt.uploaded()
+    // The store deletes what it found there by an event of its own.
+    let outcome = try await receipt.outcome()[id]
+    let isSuperseded = if case .superseded = outcome { true } else { false }
+    #expect(isSuperseded, "\(outcome.map { "\($0)" } ?? "none")")
+    try await a.exchange()
+    #expect(try await !a.lives("settings"))
+    try await exchange(b, a)
+    try await expectAgreement(a, b)
+    // Where no device has sent it there is nothing to delete.
+    try await b.seed("light", "other")
+    let other = try await b.open().write { try $0.delete(RecordID("other")) }
+    _ = try await b.open().engine.cycle(options)
+    #expect(try await other.outcome() == [RecordID("other"): .cancelled])
+  }
+
   @Test func `a default and a creation of a user are one record, the user's`() async throws {
     for isDefaultFirst in [false, true] {
       let fleet = try Fleet()

@@ -116,7 +116,8 @@ public struct WriteTransaction: ~Copyable {
   /// that knows deletes the default again.
   ///
   /// What is written into the record later, by any device, is later than the default. The first edit of it counts as the
-  /// creation of the user's record: a deletion that has not seen the edit does not end it.
+  /// creation of the user's record: a deletion that has not seen the edit does not end it. A default that is deleted before
+  /// it was sent is deleted at the server too, if another device's is there.
   ///
   /// ```swift
   /// try await store.write { try $0.saveDefault(Settings(id: "settings", theme: "light")) }

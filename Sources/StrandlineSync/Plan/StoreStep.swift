@@ -89,7 +89,7 @@ package enum Premise: Sendable {
   case databaseToken(DatabaseScope, ChangeToken?)
   /// A change is the newest one of its record.
   case newest(RecordID, LSN)
-  /// It is, and it deletes a record that no request has carried.
+  /// It is, and it deletes a record that cannot be at the server.
   case neverSent(RecordID, LSN)
   /// The server's version of a record is still this one, the record has no pending change, and its version is not in question.
   case unquestioned(RecordID, LSN)
@@ -168,7 +168,7 @@ extension FoldFacts {
     case .newest(let id, let lsn): return try entry(id)?.pending?.newest == lsn
     case .neverSent(let id, let lsn):
       guard let entry = try entry(id), let pending = entry.pending else { return false }
-      return pending.newest == lsn && entry.base == nil && !mayHaveBeenSent(pending)
+      return try pending.newest == lsn && entry.base == nil && !mayBeAtServer(id, deletedBy: pending)
     case .unquestioned(let id, let version):
       guard let entry = try entry(id) else { return false }
       return entry.base?.version == version && entry.pending == nil

@@ -106,6 +106,12 @@ extension FoldFacts {
     }
     return pending.first < end
   }
+
+  /// Whether the server may have a record whose pending change is a deletion, though this store knows no version there: a
+  /// creation may have been sent, or it was a default, which all devices begin as one life.
+  package func mayBeAtServer(_ id: RecordID, deletedBy pending: Pending) throws -> Bool {
+    try mayHaveBeenSent(pending) || look(id).deletion?.births.contains(.ofDefaults) == true
+  }
 }
 
 extension SyncFacts {

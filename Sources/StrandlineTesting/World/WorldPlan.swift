@@ -255,21 +255,23 @@ struct WorldPlan: Sendable {
     if self.faults.contains(.defaults) { strewDefaults(days) }
   }
 
-  /// A zone with 99 to 130 records, which all devices fetch, and of which many or all are gone or not shown later. With pages of
-  /// two records a fetch of it would take more requests than any sync may send.
+  /// A zone with one record, or with 99 to 130 beside others, which all devices fetch, and of which many or all are gone or not
+  /// shown later. With pages of two records a fetch of the many would take more requests than any sync may send.
   private mutating func strewCrowd() {
     let random = Self.drawing(seed, .crowds)
     guard !hasSmallPages, random.below(2) == 0 else { return }
-    let crowd = WorldAction.crowd(99 + random.below(WorldNames.crowdMax - 98))
+    let count = random.below(3) == 0 ? 1 : 99 + random.below(WorldNames.crowdMax - 98)
     let device = random.below(devices)
     let sync = WorldAction.sync(device: device, direction: 0)
     let syncs = (0..<devices).map { WorldAction.sync(device: $0, direction: 0) }
+    // The one record is alone: what was there before is gone on every device.
+    let crowd = (count == 1 ? [.emptyZone(device: device, zone: 0), sync] + syncs : []) + [.crowd(count)]
     for _ in 0...random.below(2) {
       let omission = WorldOmission.allCases[random.below(WorldOmission.allCases.count)]
       switch random.below(3) {
-      case 0: insert([crowd] + syncs + [.remakeZone(0), sync], random)
-      case 1: insert([crowd] + syncs + [.emptyZone(device: random.below(devices), zone: 0), sync], random)
-      default: insert([crowd] + syncs + [.omit(device: device, omission), .expireTokens, sync], random)
+      case 0: insert(crowd + syncs + [.remakeZone(0), sync], random)
+      case 1: insert(crowd + syncs + [.emptyZone(device: random.below(devices), zone: 0), sync], random)
+      default: insert(crowd + syncs + [.omit(device: device, omission), .expireTokens, sync], random)
       }
     }
   }

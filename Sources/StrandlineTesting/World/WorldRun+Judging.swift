@@ -54,6 +54,8 @@ extension WorldRun {
     let own = births.intersection(device.reading.created[id] ?? [])
     if memory.hasForgotten(device.number) { return !own.isEmpty }
     let reading = device.reading
+    // All devices begin a default as one life: this one has not heard that another one deleted it.
+    if births == [.ofDefaults], own == births, reading.deleted[id]?.contains(.ofDefaults) != true { return true }
     let hadNoToken =
       reading.goneInFullFetch.contains(id)
       || own.contains { reading.begun[$0] ?? .zero < reading.fetchedWhole[id.zone] ?? .zero }

@@ -182,10 +182,12 @@ extension WorldRun {
       if try WorldCascades.bound(to: other, store).contains(id.name) { return true }
       let known = try store.projections.entry(other)?.base?.changeTag
       let states = history.states(of: other)
-      let versions = [states.last, states.last { $0.version?.tag == known && known != nil }].compactMap { $0?.version }
+      let versions = [states.last, states.last { ($0.version?.tag).equalsUTF8(known) && known != nil }].compactMap {
+        $0?.version
+      }
       return versions.contains { version in
         let names = version.fields.values.flatMap(\.references).map(\.name) + [version.parent].compactMap(\.self)
-        return names.contains(id.name)
+        return names.contains { $0.equalsUTF8(id.name) }
       }
     }
   }

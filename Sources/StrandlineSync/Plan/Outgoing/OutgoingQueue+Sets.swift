@@ -103,7 +103,7 @@ extension OutgoingQueue {
         return nil
       }
       if pending.isDeletion, entry.base == nil {
-        if reading.facts.mayHaveBeenSent(pending) {
+        if try reading.facts.mayBeAtServer(id, deletedBy: pending) {
           wait(id, for: .lookup)
           lookups.append(id)
           watch(met, for: set)

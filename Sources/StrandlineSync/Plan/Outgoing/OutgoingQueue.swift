@@ -627,7 +627,7 @@ package struct OutgoingQueue: Sendable {
         } else if let item = try item(of: id, entry, pending, &reading) {
           items.append(item)
         }
-      } else if reading.facts.mayHaveBeenSent(pending) {
+      } else if try reading.facts.mayBeAtServer(id, deletedBy: pending) {
         wait(id, for: .lookup)
         lookups.append(id)
       } else {
