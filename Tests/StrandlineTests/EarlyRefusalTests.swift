@@ -4,6 +4,8 @@
 import Foundation
 import Strandline
 import StrandlineSimulation
+import StrandlineSyncProofs
+import StrandlineTestSupport
 import StrandlineTesting
 import Testing
 
@@ -43,6 +45,84 @@ struct EarlyRefusalTests {
       #expect(error?.code == .invalidValue && error?.message.contains("'secret'") == true)
     }
     #expect(try refusal("Note", ["secret": .encrypted(.list(.strings, ["a"]))]) == nil)
+  }
+
+  private static let ofEachType: [FieldValue] = [
+    "text", 1, 1.5, .date(milliseconds: 1), .bytes([1]), .reference(Reference("b0")),
+    .location(Location(latitude: 1, longitude: 2)), .list(.strings, ["a"]), .list(.int64s, [1]), .encrypted("text"),
+    .encrypted(1),
+  ]
+
+  @Test func `a field of a record that the server has keeps its type, and nothing is written`() async throws {
+    let device = try Fleet().device("a")
+    let store = try await device.open()
+    let values = Self.ofEachType
+    for (number, value) in values.enumerated() {
+      let book = Record(type: "Book", id: RecordID("b\(number)"), fields: ["opens\(number)": value, "title": "t"])
+      try await store.write { try $0.save(book) }
+    }
+    try await device.exchange()
+    for (number, old) in values.enumerated() {
+      for new in values where new != old {
+        let id = RecordID("b\(number)")
+        let before = try #require(try store.record(id))
+        var book = before
+        (book["opens\(number)"], book["title"]) = (new, "u")
+        let wanted = book
+        let error = await #expect(throws: StrandlineError.self) {
+          try await store.write { try $0.save(wanted) }
+        }
+        #expect(error?.code == .typeMismatch, "\(old) to \(new)")
+        for word in ["'Book'", "'opens\(number)'", old.typeName, new.typeName, "another name"] {
+          #expect(error?.message.contains(word) == true, "\(error?.message ?? "") lacks \(word)")
+        }
+        #expect(error?.location?.contains("EarlyRefusalTests.swift:") == true)
+        #expect(try store.record(id) == before)
+      }
+    }
+    // Another value of the type, none, an empty list of which nothing says what is in it, and a new field.
+    var book = try #require(try store.record(RecordID("b7")))
+    (book["opens7"], book["title"], book["new"]) = (.list(.unknown, []), nil, 1.5)
+    try await store.write { [book] in try $0.save(book) }
+    try await device.exchange()
+    #expect(try store.pendingChanges(limit: 1).changes.isEmpty)
+  }
+
+  @Test func `a field may change its type as long as no server has the record`() async throws {
+    let store = try await RecordStore.open(at: "/s", environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    for value in Self.ofEachType + Self.ofEachType.reversed() {
+      try await store.write { try $0.save(Record(type: "Book", id: RecordID("b"), fields: ["opens": value])) }
+      #expect(try store.record(RecordID("b"))?["opens"] == value)
+    }
+  }
+
+  /// A later version of an app, which calls what was a text a number, and says how.
+  private struct Book: SyncRecord {
+    static func migrate(_ record: inout Record) {
+      if case .string(let text)? = record["opens"] { record["opens"] = Int64(text).map { .int64($0) } }
+    }
+    var id = "b"
+    var opens = 0
+    var note: String?
+  }
+
+  @Test func `a migration that gives a field of the server's another type is refused with the first edit`() async throws
+  {
+    let device = try Fleet().device("a")
+    let store = try await device.open()
+    try await store.write { try $0.save(Record(type: "Book", id: RecordID("b"), fields: ["opens": "7"])) }
+    // Nobody else has it yet.
+    try await store.update(Book.self, id: "b") { $0.note = "n" }
+    #expect(try store.record(RecordID("b"))?.fields == ["opens": 7, "note": "n"])
+    try await store.write { try $0.save(Record(type: "Book", id: RecordID("b"), fields: ["opens": "7"])) }
+    try await device.exchange()
+    let error = await #expect(throws: StrandlineError.self) {
+      try await store.update(Book.self, id: "b") { $0.note = "n" }
+    }
+    #expect(error?.code == .typeMismatch && error?.message.contains("'opens'") == true)
+    let report = try await store.migrateAll(Book.self)
+    #expect(report.migrated == 0 && report.failed.map(\.id) == [RecordID("b")])
+    #expect(try store.record(RecordID("b"))?.fields == ["opens": "7"])
   }
 
   private enum Mood: String, Codable { case calm, stormy }

@@ -63,8 +63,8 @@ public protocol SyncRecord: Codable, Identifiable, Sendable where ID: RecordName
   /// records at once. A field that has only another name needs no migration: name it in `CodingKeys`, and older versions of the
   /// app go on reading it. A field whose rule is `.counter` is better left as it is: two devices that migrate it both add to it.
   ///
-  /// A field keeps its type at CloudKit for ever, so a record whose field has another one is refused there, and held. A
-  /// property of another type gets a field of its own:
+  /// A field keeps its type at CloudKit for ever, so a save that gives it another one is refused with `.typeMismatch` where the
+  /// server has the record. A property of another type gets a field of its own:
   ///
   /// ```swift
   /// struct Note: SyncRecord {

@@ -81,9 +81,9 @@ public struct WriteTransaction: ~Copyable {
   /// Saves a record whole: its fields become exactly those given. A record that equals what is there changes nothing.
   ///
   /// - Throws: `StrandlineError.recordWasDeleted` for a name in the deletion index; `.typeMismatch` if the record lives and
-  ///   is of another type; `.foreignZone` and `.foreignScope` for a zone or database that this store does not sync;
-  ///   `.invalidName`, `.invalidValue`; `.damaged` and `.io` if what the record holds now cannot be read. This call has
-  ///   changed nothing then. `.tooLarge` also if the transaction exceeds 64 MiB: then nothing of it can be written.
+  ///   is of another type, or if the server has it with a value of another type in a field: it keeps both for ever;
+  ///   `.foreignZone` and `.foreignScope` for a zone or database that this store does not sync; `.invalidName`,
+  ///   `.invalidValue`; `.damaged` and `.io` if what the record holds now cannot be read. This call has changed nothing then. `.tooLarge` also if the transaction exceeds 64 MiB: then nothing of it can be written.
   public mutating func save(_ record: Record, fileID: String = #fileID, line: Int = #line) throws {
     try CallSite(fileID, line).run("saving record '\(record.id)'") { try put(record, creating: false) }
   }
@@ -406,6 +406,7 @@ public struct WriteTransaction: ~Copyable {
     var dirty = entry?.pending == nil ? [:] : current.dirty
     for name in changed {
       try Self.check(name, desired[name], in: id, checksNames: checksNames)
+      if entry?.base != nil, checksNames { try Self.checkType(of: name, desired[name], version, id) }
       try checkContents(of: desired[name], in: name, of: id)
       version.fields[name] = desired[name]
       let time = core.inboxTime(time, after: version.stamp.fields[name])
@@ -573,6 +574,17 @@ public struct WriteTransaction: ~Copyable {
             + "(it points to '\(zone)'); use one without an action")
       }
     }
+  }
+
+  /// Refuses a value of another type than a field has in a record of the server's: that keeps the type of a field, and would refuse
+  /// the record for ever.
+  private static func checkType(of name: String, _ value: FieldValue?, _ version: Version, _ id: RecordID) throws {
+    guard let value, let old = version.fields[name], !old.isOfSameType(as: value) else { return }
+    throw StrandlineError(
+      .typeMismatch,
+      "record '\(id)' of type '\(version.type)': field '\(name)' holds a value of type \(old.typeName) and would get one of "
+        + "type \(value.typeName), and the server, which has the record, keeps the type of a field for ever; give the new "
+        + "values a field of another name")
   }
 
   private static func checkSize(fields: Int, _ contentBytes: Int, _ id: RecordID) throws {
