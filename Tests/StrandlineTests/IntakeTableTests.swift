@@ -179,7 +179,7 @@ private struct Case {
     situation.rule = rules.deletion
     if attempted {
       situation.attempted = editLSN
-      situation.attemptedBirths = situation.edit?.version.stamp.births ?? []
+      situation.birthsThere = situation.edit?.version.stamp.births ?? []
     }
     return situation
   }
@@ -814,7 +814,17 @@ private let deletions: [Deletion] = [
   @Test func `is the end of a creation that a request may have carried, and not of the one after it`() throws {
     for (base, expected) in [("a", "end ab, settle 15 deletedOnServer"), (nil, "end b, settle 15 deletedOnServer")] {
       var situation = try Here(base, .edit("c")).meets(.newer, .delta).deletion()
-      (situation.attempted, situation.attemptedBirths) = (LSN(15), lives("b"))
+      (situation.attempted, situation.birthsThere) = (LSN(15), lives("b"))
+      #expect(situation.decide().words == expected)
+    }
+  }
+
+  /// The zone was made again, and the server's record has one life of the two that the edit was made from.
+  @Test func `is the end of the lives that other devices began, and not of one that begins here`() throws {
+    let ended = "end ab, tell deletion from 0: body deletion lost here, settle 20 deletedOnServer; removed blocked"
+    for (there, expected) in [("b", ended), ("", "end a")] {
+      var situation = try Here("a", .edit("ab")).meets(.newer, .delta).deletion()
+      situation.birthsThere = lives(there)
       #expect(situation.decide().words == expected)
     }
   }

@@ -645,13 +645,13 @@ package struct DeletionSituation {
   package var rule = DeletionRule.deletionWins
   /// The newest pending mutation that a request may have carried before the deletion.
   package var attempted: LSN?
-  /// Its lives, if it is an edit.
-  package var attemptedBirths: Set<Birth> = []
+  /// Lives that the server may have had beside the base's: those of this mutation, and those of the edit that other devices began.
+  package var birthsThere: Set<Birth> = []
 
   package init(
     id: RecordID, source: ServerChange.Source, entry: RecordEntry?, births: Set<Birth>, known: DeletionEntry?,
     isDoubtful: Bool, edit: PendingEdit? = nil, rule: DeletionRule = .deletionWins, attempted: LSN? = nil,
-    attemptedBirths: Set<Birth> = []
+    birthsThere: Set<Birth> = []
   ) {
     self.id = id
     self.source = source
@@ -662,7 +662,7 @@ package struct DeletionSituation {
     self.edit = edit
     self.rule = rule
     self.attempted = attempted
-    self.attemptedBirths = attemptedBirths
+    self.birthsThere = birthsThere
   }
 
   /// Decides about the deletion.
@@ -721,12 +721,13 @@ package struct DeletionSituation {
   private var swept: IntakeDecision.Step { .endLives([], .sweep) }
 
   /// An edit ends with its life. A creation that may have been sent was deleted by a device that saw it; one that was not sent is
-  /// another life and stays pending.
+  /// another life and stays pending. Only this device can have begun that: what is deleted has a name, and the lives of others that
+  /// the server has lost meanwhile, as a zone that was made again has, ended with it.
   ///
   /// - Parameter isUnseen: a full fetch did not show the record, and the feed has no deletion of it.
   private func decideAgainstEdit(isUnseen: Bool = false) -> IntakeDecision {
     guard let edit else { return IntakeDecision() }
-    var dead = births.union(attemptedBirths)
+    var dead = births.union(birthsThere)
     // A name that was deleted needs no default. Which life the tombstone is of does not matter for that.
     if edit.isUneditedDefault { dead.insert(.ofDefaults) }
     if edit.version.stamp.births.isSubset(of: dead) {

@@ -294,7 +294,11 @@ package struct Intake {
       if let edit = try pendingEdit(of: id, entry, core) {
         situation.edit = edit
         situation.rule = rules[edit.version.type].deletion
-        situation.attemptedBirths = try situation.attempted.map { try core.births($0, of: id) } ?? []
+        situation.birthsThere = try situation.attempted.map { try core.births($0, of: id) } ?? []
+        if entry?.base != nil {
+          let writers = Set(core.projections.sync.tenures.lazy.map(\.writer))
+          situation.birthsThere.formUnion(edit.version.stamp.births.lazy.filter { !writers.contains($0.writer) })
+        }
       }
     }
     return situation
