@@ -278,6 +278,44 @@ import Testing
     try log.close()
   }
 
+  /// CONTROL cannot be written for one group, and its page may be torn by that.
+  @Test func `is found again from the next group on, when CONTROL could not be written once`() throws {
+    for moment in [DiskFault.Moment.before, .afterBytes(40), .after] {
+      let disk = SimulatedDisk()
+      let faults = FaultInjector(disk)
+      var options = tiny
+      options.publishesGroups = true
+      let log = try openLog(faults, options: options)
+      for number in 0..<3 { try log.write(body(number)) }
+      faults.plan(DiskFault([.write], pathSuffix: "/CONTROL", moment: moment, error: .device("", "")))
+      try log.write(body(3))
+      #expect(faults.struckCount == 1)
+      try log.write(body(4))
+      var fresh: [[UInt8]] = []
+      try LogReader.open(at: storePath, environment: .simulated(disk, seed: 9)).poll { fresh.append($0.body) }
+      #expect(fresh == (0..<5).map { body($0) })
+      #expect(try bound(disk).lsn == 5)
+      try log.close()
+    }
+  }
+
+  @Test func `is not written over a copy that was put over the files after CONTROL could not be written`() throws {
+    let disk = SimulatedDisk()
+    let faults = FaultInjector(disk)
+    var options = tiny
+    options.publishesGroups = true
+    let log = try openLog(faults, options: options)
+    for number in 0..<3 { try log.write(body(number)) }
+    let copy = disk.files(in: storePath)
+    for number in 3..<5 { try log.write(body(number)) }
+    faults.plan(DiskFault([.write], pathSuffix: "/CONTROL", error: .device("", "")))
+    try log.write(body(5))
+    FolderFate.put(copy, over: storePath, disk)
+    #expect(throws: LogError.self) { try log.write(body(6)) }
+    #expect(throws: LogError.self) { try log.close() }
+    #expect(disk.files(in: storePath)["/CONTROL"] == copy["/CONTROL"])
+  }
+
   @Test func `is not shown before it is durable`() throws {
     let disk = SimulatedDisk()
     let slow = DiskWithSlowSync(disk)

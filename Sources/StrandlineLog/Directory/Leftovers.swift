@@ -93,7 +93,7 @@ extension StorePlace {
     do throws(SystemError) {
       guard try fileSystem.kind(of: parent.path) == .directory else { return nil }
       for found in try fileSystem.folder(parent.path).list() where Self.isUnfinished(found) {
-        guard ofAnyName || found.hasPrefix(name + LogFormat.initInfix) else { continue }
+        guard ofAnyName || found.utf8.starts(with: (name + LogFormat.initInfix).utf8) else { continue }
         let place = sibling(found)
         guard try fileSystem.kind(of: place.path) == .directory else { continue }
         do throws(SystemError) {

@@ -106,7 +106,7 @@ struct ControlFile: Sendable {
   private var durability: Durability
   /// The other slot does not verify, and not because no writer has written it yet.
   private(set) var isTorn = false
-  /// The bytes of each slot as they were found, or as this writer wrote them; nil after a write that failed.
+  /// The bytes of each slot as they were found, or as this writer wrote them; nil if they could not be read after a write that failed.
   private var slots: [[UInt8]?]
 
   /// The last write was not synced.
@@ -200,8 +200,11 @@ struct ControlFile: Sendable {
   /// others there, and so has every copy of this one that was made before they were written.
   func isCurrentIn(_ file: any File) throws(SystemError) -> Bool {
     guard let known = slots[current.slot] else { return true }
-    let start = UInt64(current.slot * LogFormat.controlPageBytes)
-    return try file.read(at: start, count: LogFormat.controlSlotBytes) == known
+    return try Self.slot(current.slot, of: file) == known
+  }
+
+  private static func slot(_ number: Int, of file: any File) throws(SystemError) -> [UInt8] {
+    try file.read(at: UInt64(number * LogFormat.controlPageBytes), count: LogFormat.controlSlotBytes)
   }
 
   /// Writes a new bound. When this returns true it is on the medium.
@@ -243,7 +246,13 @@ struct ControlFile: Sendable {
     // The array is used again: a commit writes one.
     var bytes = slots[slot].take() ?? []
     control.encode(into: &bytes)
-    try file.write(bytes, 0..<bytes.count, at: UInt64(slot * LogFormat.controlPageBytes))
+    do throws(SystemError) {
+      try file.write(bytes, 0..<bytes.count, at: UInt64(slot * LogFormat.controlPageBytes))
+    } catch {
+      // It may have written a part.
+      slots[slot] = try? Self.slot(slot, of: file)
+      throw error
+    }
     slots[slot] = bytes
     return true
   }

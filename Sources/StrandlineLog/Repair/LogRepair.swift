@@ -131,11 +131,11 @@ package enum LogRepair {
           file: path)
       }
       var above = place
-      while above.parent.path != above.path {
+      while !above.parent.path.equalsUTF8(above.path) {
         above = above.parent
         guard try fileSystem.kind(of: above.path) == .directory else { continue }
         let names = try fileSystem.folder(above.path).list()
-        if above.path == source || names.contains(where: { SegmentName.segmentID(of: $0) != nil }) {
+        if above.path.equalsUTF8(source) || names.contains(where: { SegmentName.segmentID(of: $0) != nil }) {
           throw LogError(
             .notEmptyDirectory,
             "'\(path)' lies in the store '\(above.path)'; nothing was written; \(purpose) needs a folder of its own",

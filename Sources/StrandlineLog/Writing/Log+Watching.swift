@@ -55,10 +55,10 @@ extension Log {
 
   /// Says in CONTROL that a group is durable, before its writers hear of it. The caller holds the disk, so no close ends it.
   ///
-  /// - Returns: whether CONTROL says so. A failure is upkeep's, not a writer's: the watch tries again.
+  /// - Returns: whether CONTROL says so. A failure is upkeep's, not a writer's: the watch tries again, and so does the next group at
+  ///   once, because readers wait for it.
   /// - Throws: `.unknown` if a copy was put over the files, perhaps before the group was written into them.
   func publish(_ bound: LogBound) throws(WriteFailure) -> Bool {
-    guard upkeep.isDue(.raising, now: clock.monotonicNanoseconds()) else { return false }
     do throws(WriteFailure) {
       try keeper.hold.raise(bound)
     } catch {
