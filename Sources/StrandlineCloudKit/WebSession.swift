@@ -89,10 +89,7 @@ public final class WebSession: Sendable, CustomStringConvertible {
   /// The token for the next request; nil if no user is signed in. The token is durable when this returns.
   package func tokenForRequest() throws -> String? {
     try state.withLock { state in
-      if state.isUnsaved, let token = state.token {
-        try state.file.write(token)
-        state.isUnsaved = false
-      }
+      try Self.saveUnsaved(&state)
       if state.isRefused || state.token == nil || state.refusal.map({ $0.token == state.token }) ?? false {
         let token = try state.file.read()
         // One that another process has left there may be another user's.
@@ -132,17 +129,19 @@ public final class WebSession: Sendable, CustomStringConvertible {
   func rotate(from old: String, to token: String) -> String {
     state.withLock { state in
       guard WebSession.isToken(token), state.token == old, old != token else { return old }
-      state.token = token
-      state.isRefused = false
-      do {
-        try state.file.write(token)
-        state.isUnsaved = false
-      } catch {
-        // `tokenForRequest` tries again and throws if it fails.
-        state.isUnsaved = true
-      }
-      return token
+      (state.token, state.isRefused, state.isUnsaved) = (token, false, true)
+      // If it fails, `tokenForRequest` tries again and throws if it fails again.
+      try? Self.saveUnsaved(&state)
+      return state.token == token ? token : old
     }
+  }
+
+  /// Brings the token to the file, unless another process has signed in or out since, or has brought the session further: then what
+  /// that has left there counts.
+  private static func saveUnsaved(_ state: inout State) throws {
+    guard state.isUnsaved, let token = state.token else { return }
+    if try !state.file.replace(with: token) { (state.token, state.user) = (try state.file.read(), nil) }
+    state.isUnsaved = false
   }
 
   /// Records that the server refused the token.
@@ -189,6 +188,8 @@ private struct SessionFile: Sendable {
   private let parent: String
   private let name: String
   private var folder: (any Folder)?
+  /// The token that was found in the file, or written into it, last; nil if there was none.
+  private var known: String?
 
   init(_ path: String, _ fileSystem: any FileSystem) throws {
     do {
@@ -205,23 +206,51 @@ private struct SessionFile: Sendable {
 
   mutating func read() throws -> String? {
     do {
-      guard let folder = try opened() else { return nil }
-      guard try folder.kind(of: name) != .absent else { return nil }
+      known = nil
+      guard let folder = try opened(), let text = try text(in: folder) else { return nil }
       self.folder = folder
-      let file = try folder.open(name, .read)
-      defer { file.close() }
-      let bytes = try file.read(at: 0, count: WebSession.bytesMax + 1)
-      let text = String(decoding: bytes, as: UTF8.self).trimmingSpaces()
       if text.isEmpty { return nil }
       guard WebSession.isToken(text) else {
         throw StrandlineError(
           .io, "the session file '\(path)' holds something other than a web auth token; sign in again or remove it",
           file: path)
       }
+      known = text
       return text
     } catch let error as SystemError {
       throw StrandlineError(.io, "cannot read the session file '\(path)'", file: path, underlying: error)
     }
+  }
+
+  /// nil if there is no file.
+  private func text(in folder: any Folder) throws(SystemError) -> String? {
+    guard try folder.kind(of: name) != .absent else { return nil }
+    let file = try folder.open(name, .read)
+    defer { file.close() }
+    let bytes = try file.read(at: 0, count: WebSession.bytesMax + 1)
+    return String(decoding: bytes, as: UTF8.self).trimmingSpaces()
+  }
+
+  /// Writes a token as `write`, if the file still holds what was read or written last. Of two processes that do so at once the
+  /// later one wins.
+  ///
+  /// - Returns: false if it does not; then nothing was written.
+  mutating func replace(with token: String) throws -> Bool {
+    do throws(SystemError) {
+      var isThere = folder != nil
+      if !isThere { isThere = try fileSystem.kind(of: parent) != .absent }
+      let found = isThere ? try text(in: held()) : nil
+      guard (found ?? "").equalsUTF8(known ?? "") else { return false }
+    } catch {
+      throw StrandlineError(.io, "cannot read the session file '\(path)'", file: path, underlying: error)
+    }
+    try write(token)
+    return true
+  }
+
+  /// The folder through which it is written.
+  private func held() throws(SystemError) -> any Folder {
+    if let folder { folder } else { try fileSystem.folder(parent) }
   }
 
   /// nil if nothing lies there.
@@ -240,10 +269,11 @@ private struct SessionFile: Sendable {
   }
 
   /// Removes the file and what a crash has left of a new one, durably.
-  func remove() throws {
+  mutating func remove() throws {
     do throws(SystemError) {
+      known = nil
       guard try fileSystem.kind(of: parent) != .absent else { return }
-      let folder = if let held = self.folder { held } else { try fileSystem.folder(parent) }
+      let folder = try held()
       var isThere = false
       for name in [name, name + ".tmp"] where try folder.kind(of: name) != .absent {
         try folder.unlink(name)
@@ -260,13 +290,14 @@ private struct SessionFile: Sendable {
   mutating func write(_ token: String) throws {
     let temporary = name + ".tmp"
     do throws(SystemError) {
-      let folder = if let held = self.folder { held } else { try fileSystem.folder(parent) }
+      let folder = try held()
       if try folder.kind(of: temporary) != .absent { try folder.unlink(temporary) }
       let file = try folder.open(temporary, .createPrivate)
       defer { file.close() }
       try file.write(Array((token + "\n").utf8), at: 0)
       try file.sync(.durable)
       try folder.rename(temporary, to: name)
+      known = token
       try folder.sync()
       self.folder = folder
     } catch {

@@ -76,6 +76,42 @@ struct SessionTests {
     #expect(try session.tokenForRequest() == "second")
   }
 
+  /// What another process does with the session's file while a request of this one is on its way.
+  enum Meanwhile: CaseIterable, Sendable { case signsOut, signsIn, putsAnotherStoreThere }
+
+  @Test(arguments: Meanwhile.allCases)
+  func `the token of an answer is not written over what another process has done since`(_ what: Meanwhile)
+    async throws
+  {
+    let server = server()
+    let disk = SimulatedDisk()
+    try disk.makeDirectory("/store")
+    let session = try WebSession(path: "/store/session", environment: .on(disk))
+    try session.signIn(token: server.signIn(user: "_alice"))
+    let bobs = server.signIn(user: "_bob")
+    let inner = InProcessTransport(server)
+    let transport = ScriptedTransport { request, number in
+      let answer = try await inner.send(request)
+      guard number == 1 else { return answer }
+      switch what {
+      case .signsOut: try WebSession(path: "/store/session", environment: .on(disk)).signOut()
+      case .signsIn: try WebSession(path: "/store/session", environment: .on(disk)).signIn(token: bobs)
+      case .putsAnotherStoreThere: disk.poke("/store/session", Array((bobs + "\n").utf8))
+      }
+      return answer
+    }
+    let client = WebServicesDatabase.over(transport, session: session)
+    #expect(try await client.user() == "_alice")
+    let kept = disk.peek("/store/session").map { String(decoding: $0, as: UTF8.self).trimmingSpaces() }
+    #expect(kept == (what == .signsOut ? nil : bobs))
+    if what == .signsOut {
+      #expect(!session.hasToken)
+      #expect(try await refusal { _ = try await client.user() }?.code == .authenticationRequired)
+    } else {
+      #expect(try await client.user() == "_bob")
+    }
+  }
+
   @Test func `a token that another process has brought further is read again, and the request made once more`()
     async throws
   {
