@@ -306,6 +306,44 @@ import Testing
     }
   }
 
+  /// Its stores have the same names, and owe nothing.
+  @Test func `asks no store of another folder that came to its path whether everything was sent`() async throws {
+    let phone = Phone()
+    try await phone.signIn("_alice")
+    try await phone.write("n0")
+    try await phone.signIn("_bob")
+    let accounts = try await phone.accounts
+    let alices = try #require(accounts.accounts.first { $0.user == "_alice" })
+    let others = try await AccountStores.open(
+      at: "/other", syncing: .cloudKitWeb(container, environment: .development, baseURL: "http://cloud.test"),
+      environment: environment(phone))
+    #expect(try #require(others.store).path == "/other/1")
+    try await others.close()
+    try phone.disk.renameFolder("/accounts", to: "/moved")
+    try phone.disk.renameFolder("/other", to: "/accounts")
+    func files(_ path: String) -> [String: [UInt8]] {
+      var found: [String: [UInt8]] = [:]
+      for file in phone.disk.paths where file.hasPrefix(path + "/") { found[file] = phone.disk.peek(file) }
+      return found
+    }
+    let (theirs, own) = (files("/accounts"), files("/moved/1"))
+    let error = await #expect(throws: StrandlineError.self) { try await accounts.remove(alices) }
+    #expect(error?.code == .storeReplaced && error?.message.contains("folder of accounts") == true)
+    #expect(files("/accounts") == theirs)
+    #expect(files("/moved/1") == own && !own.isEmpty)
+    // Where nothing is at the path, nothing is made there.
+    try phone.disk.renameFolder("/accounts", to: "/elsewhere")
+    #expect(await #expect(throws: StrandlineError.self) { try await accounts.remove(alices) }?.code == .storeReplaced)
+    #expect(files("/accounts").isEmpty)
+    // Back at its place, the removal that was begun goes on.
+    try phone.disk.renameFolder("/moved", to: "/accounts")
+    try await accounts.remove(alices)
+    let archive = try #require(accounts.accounts.first { $0.isArchive })
+    let kept = try await RecordStore.openReadOnly(at: archive.path, environment: environment(phone))
+    #expect(try kept.pendingChanges().changes.map(\.id.name) == ["n0"])
+    #expect(files("/accounts/1").isEmpty)
+  }
+
   private func environment(_ phone: Phone) -> StoreEnvironment {
     StoreEnvironment(
       SystemEnvironment(fileSystem: phone.disk, clock: phone.clock, random: SeededRandom(seed: 77)), isSimulated: true)

@@ -383,7 +383,7 @@ public final class AccountStores: Sendable {
     else { return }
     let database = AccountDatabase(database)
     if list.signIn == .yes, let user = entry.userName { database.open(for: user) }
-    let store = try await opening.open(folder.path(of: entry.folderName), database)
+    let store = try await opening.open(folder, entry.folderName, database)
     state.withLock { $0.open = OpenAccount(number: entry.number, store: store, database: database) }
   }
 

@@ -12,19 +12,52 @@ struct StoreOpening: Sendable {
   let environment: StoreEnvironment
   let site: CallSite
 
-  /// Opens a store that syncs with a database.
-  func open(_ path: String, _ database: any CloudDatabase) async throws -> RecordStore {
+  /// Opens the store of a name in a folder, which syncs with a database.
+  func open(_ folder: any Folder, _ name: String, _ database: any CloudDatabase) async throws -> RecordStore {
     var configuration = syncing
     configuration.makeDatabase = { _, _ in database }
-    return try await RecordStore.open(
+    let path = try place(of: name, in: folder)
+    let store = try await RecordStore.open(
       at: path, types: types, syncing: configuration, durability: durability, options: options,
       environment: environment, fileID: site.fileID, line: site.line)
+    do { try check(store, name, in: folder) } catch {
+      _ = try? await store.close()
+      throw error
+    }
+    return store
+  }
+
+  /// A store is opened by its path, and the folder of accounts may have been moved since it was opened, and another one may be at the
+  /// path: nothing of that is opened, and nothing is made in it.
+  private func place(of name: String, in folder: any Folder) throws -> String {
+    if try folder.kind(of: name) == .absent {
+      try folder.makeFolder(name)
+      try folder.sync()
+    }
+    let path = folder.path(of: name)
+    guard try environment.system.fileSystem.kind(of: path) == .directory,
+      try folder.has(environment.system.fileSystem.folder(path), under: name)
+    else { throw moved(folder) }
+    return path
+  }
+
+  /// The same, once the store is open: whatever is decided is decided by this folder's.
+  private func check(_ store: RecordStore, _ name: String, in folder: any Folder) throws {
+    guard try folder.has(store.source.folder, under: name) else { throw moved(folder) }
+  }
+
+  private func moved(_ folder: any Folder) -> StrandlineError {
+    StrandlineError(
+      .storeReplaced,
+      "the folder of accounts '\(folder.path)' was moved or removed, or another one was put there, while this process has it "
+        + "open: nothing was written to what is there now; close the accounts, and open them where they are",
+      file: folder.path)
   }
 
   /// Whether the store in a folder has sent everything. There may be no store: its user never opened it.
   func isAllSent(_ folder: any Folder, _ name: String) throws -> Bool {
     guard try folder.kind(of: name) != .absent, try !folder.list(name).isEmpty else { return true }
-    return try withStore(folder.path(of: name), types, options) { store in
+    return try withStore(folder, name, types, options) { store in
       // What another process has left there is not sent either, and no list of pending changes has it.
       try store.requireEmptyInbox()
       return try store.pendingChanges(limit: 1).changes.isEmpty
@@ -34,9 +67,9 @@ struct StoreOpening: Sendable {
   /// Copies what the store in one folder has not sent into a store in another one. What a copy of before has left there is removed.
   func copyUnsent(_ folder: any Folder, from name: String, to archiveName: String) throws {
     if try folder.kind(of: archiveName) != .absent { try folder.removeContents(of: archiveName) }
-    try withStore(folder.path(of: name), types, options) { store in
+    try withStore(folder, name, types, options) { store in
       // It has no types: nothing in it is removed with a parent, or refused by a rule of the app.
-      try withStore(folder.path(of: archiveName), [], plainOptions) { archive in
+      try withStore(folder, archiveName, [], plainOptions) { archive in
         var after = LSN.zero
         while true {
           let page = try store.pendingChanges(after: after)
@@ -60,12 +93,17 @@ struct StoreOpening: Sendable {
   }
 
   private func withStore<Value>(
-    _ path: String, _ types: [any SyncRecord.Type], _ options: StoreOptions, _ body: (RecordStore) throws -> Value
+    _ folder: any Folder, _ name: String, _ types: [any SyncRecord.Type], _ options: StoreOptions,
+    _ body: (RecordStore) throws -> Value
   ) throws -> Value {
     let store = try RecordStore.openBlocking(
-      at: path, types: types, options: options, environment: environment, fileID: site.fileID, line: site.line)
+      at: try place(of: name, in: folder), types: types, options: options, environment: environment,
+      fileID: site.fileID, line: site.line)
     let value: Value
-    do { value = try body(store) } catch {
+    do {
+      try check(store, name, in: folder)
+      value = try body(store)
+    } catch {
       // What failed is told; that the store could not be closed after it says nothing more.
       _ = try? store.closeBlocking()
       throw error

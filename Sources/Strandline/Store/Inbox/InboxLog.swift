@@ -39,8 +39,19 @@ struct InboxLog {
       upkeep: .onDemand)
     var found: [ClosedRange<UInt64>] = []
     var first: UInt64?
-    path = folder.path(of: RecordStore.inboxFolderName)
-    if try folder.kind(of: RecordStore.inboxFolderName) == .directory {
+    let name = RecordStore.inboxFolderName
+    path = folder.path(of: name)
+    // In the store's own folder: by the path it might be made in another store's.
+    if createIfAbsent, try folder.kind(of: name) == .absent {
+      do throws(SystemError) {
+        try folder.makeFolder(name)
+      } catch {
+        // Another process has made it.
+        guard error.isTaken else { throw error }
+      }
+    }
+    if try folder.kind(of: name) == .directory {
+      if try environment.fileSystem.kind(of: path) != .directory { try check() }
       try Self.require(environment.fileSystem.folder(path), in: folder, check)
     }
     log = try Log.open(
@@ -59,7 +70,7 @@ struct InboxLog {
 
   /// Refuses a folder that is not the inbox in the store's folder, if `check` does.
   private static func require(_ found: any Folder, in folder: any Folder, _ check: () throws -> Void) throws {
-    if try !folder.hasInbox(found) { try check() }
+    if try !folder.has(found, under: RecordStore.inboxFolderName) { try check() }
   }
 
   /// The folder of the inbox, which stays the same one wherever it is moved.
@@ -142,16 +153,6 @@ struct InboxLog {
   func close() throws { try log.close() }
 }
 
-extension Folder {
-  /// Whether a folder that was found by a path is the inbox in this store's folder.
-  func hasInbox(_ found: any Folder) throws(SystemError) -> Bool {
-    guard let mine = try identity(of: RecordStore.inboxFolderName), let there = try found.identity(of: ".") else {
-      return false
-    }
-    return mine.isSame(as: there)
-  }
-}
-
 extension RecordStore {
   /// The inbox's folder in the store's.
   package static let inboxFolderName = "inbox"
@@ -167,7 +168,7 @@ extension RecordStore {
     do {
       let reader = try LogReader.open(
         at: source.folder.path(of: Self.inboxFolderName), role: .inbox, environment: environment)
-      guard try source.folder.hasInbox(reader.folder) else {
+      guard try source.folder.has(reader.folder, under: Self.inboxFolderName) else {
         throw LogError(.replaced, "another store is at '\(source.folder.path)', and its inbox was not read")
       }
       let position = sync.inbox.positions[reader.storeUUID] ?? .zero
@@ -177,8 +178,10 @@ extension RecordStore {
         if event.isLast { status.transactions += 1 }
       }
     } catch {
+      let isEmpty = (error as? LogError)?.code == .absent
       let error = StrandlineError.translating(error, "reading the inbox")
-      status.failure = (error as? StrandlineError)?.message ?? "\(error)"
+      // Who made the folder may have left nothing in it.
+      if !isEmpty { status.failure = (error as? StrandlineError)?.message ?? "\(error)" }
     }
     if let failure = core.inbox.failure.withLock({ $0 }) { status.failure = failure }
     return status
