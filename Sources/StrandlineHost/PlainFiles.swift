@@ -29,7 +29,7 @@ extension FileSystem {
     if try kind(of: path) == .directory { return try renameFolder(path, to: newPath) }
     let (folder, name) = try place(path)
     let (newFolder, newName) = try place(newPath)
-    guard folder.path == newFolder.path else { throw .invalid("rename", newPath) }
+    guard folder.path.equalsUTF8(newFolder.path) else { throw .invalid("rename", newPath) }
     try folder.rename(name, to: newName)
   }
 

@@ -2,9 +2,10 @@
 // that is the key of a table, and none is compared by Swift's `==`, to which "café" in two spellings is one.
 
 extension Rules {
-  /// The targets that hold names of records.
+  /// The targets that hold names of records, or the paths of stores as keys.
   private static let namingTargets: Set<String> = [
-    "StrandlineModel", "StrandlineSync", "Strandline", "StrandlineCloudKit", "StrandlineNativeCloudKit",
+    "StrandlineSystem", "StrandlineHost", "StrandlineLog", "StrandlineModel", "StrandlineSync", "Strandline",
+    "StrandlineCloudKit", "StrandlineNativeCloudKit",
     "StrandlineServer", "StrandlineTesting", "StrandlineSyncProofs", "StrandlineCLI",
   ]
 
@@ -17,6 +18,7 @@ extension Rules {
   static let textKeys: [String: String] = [
     "StrandlineSyncProofs/ReplacedStores.swift": "paths of files, and the campaign's own names, which are ASCII",
     "Strandline/Store/Queries/IndexPlan.swift": "fields",
+    "StrandlineSystem/Network/TLS.swift": "names of symbols",
     "StrandlineModel/Events/EncodedFields.swift": "fields",
     "StrandlineModel/Events/LoggedVersion.swift": "fields",
     "StrandlineModel/Events/Version.swift": "fields",
@@ -89,6 +91,7 @@ extension Rules {
     "Strandline/Store/MutationOutcome.swift": "fields",
     "Strandline/Store/Queries/Typed/PropertyProbe.swift": "fields, and names that are made up",
     "Strandline/Runs/BlockCache.swift": "numbers",
+    "StrandlineLog/Reading/SegmentScanner.swift": "numbers",
     "StrandlineTesting/World/WorldFaults.swift": "groups of faults",
     "StrandlineTesting/World/WorldCascades.swift": "sets of CloudName",
     "StrandlineTesting/World/WorldTogether.swift": "a set of CloudName",

@@ -11,6 +11,7 @@ import StrandlineSyncProofs
 import StrandlineSystem
 import StrandlineTestSupport
 import StrandlineTesting
+import Synchronization
 import Testing
 
 private func open(_ disk: any FileSystem, seed: UInt64, at path: String = "/store") throws -> RecordStore {
@@ -112,6 +113,67 @@ extension RecordStore {
       #expect(try there.names().contains("for what is there"))
       try there.closeBlocking()
     }
+  }
+
+  @Test(arguments: [false, true]) func `gets what is left for it, and not another one that comes to its path meanwhile`(
+    hadInbox: Bool
+  ) throws {
+    func leave(_ name: String, _ disk: SimulatedDisk) throws {
+      let environment = StoreEnvironment(
+        SystemEnvironment(
+          fileSystem: OtherProcess(disk), clock: SimulatedClock(), random: SeededRandom(seed: 7)), isSimulated: true)
+      try RecordStore.inbox(at: "/store", environment: environment).write {
+        try $0.save(Record(type: "T", id: RecordID(name), fields: ["n": 1]))
+      }
+    }
+    var (call, left) = (0, 0)
+    var isMet = true
+    while isMet {
+      call += 1
+      let disk = try made()
+      if hadInbox { try leave("early", disk) }
+      let others = disk.files(in: "/other")
+      let met = Mutex<Result<Void, any Error>?>(nil)
+      disk.interrupt(beforeCall: disk.callCount + call) {
+        let result = Result { _ = try FolderFate.replacedByAnother.befall(disk, [:]) { _ in } }
+        met.withLock { $0 = result }
+      }
+      let outcome = Result { try leave("late", disk) }
+      disk.endInterruption()
+      isMet = try met.withLock { try $0?.get() } != nil
+      guard isMet else { break }
+      // A new inbox is made by its path: an empty one may be left where another store has come right then.
+      let isWhole = disk.files(in: "/store").filter { !$0.key.hasPrefix("/inbox") } == others
+      #expect(isWhole, "call \(call)")
+      let there = try open(disk, seed: 10)
+      #expect(try there.names() == ["other"], "call \(call)")
+      try there.closeBlocking()
+      let kept = try open(disk, seed: 9, at: "/moved")
+      defer { _ = Result { try kept.closeBlocking() } }
+      switch outcome {
+      case .success:
+        left += 1
+        #expect(try kept.names().contains("late"), "call \(call)")
+      case .failure(let error):
+        let code = (error as? StrandlineError)?.code
+        #expect(code == .storeReplaced || !hadInbox && code == .io, "call \(call): \(error)")
+      }
+      #expect(try kept.names().contains("early") == hadInbox)
+    }
+    #expect(call > 5 && left > 0, "\(call) calls, \(left) taken")
+  }
+
+  /// To most file systems of Linux they are two.
+  @Test func `is another one than that of a path that Unicode calls equal`() throws {
+    let folder = try TemporaryFolder()
+    let disk = POSIXFileSystem()
+    let paths = ["caf\u{E9}", "cafe\u{301}"].map { folder($0) }
+    for path in paths where try disk.kind(of: path) == .absent { try disk.makeDirectory(path) }
+    guard try disk.folder(folder.path).list().count == 2 else { return }
+    let stores = try paths.map { try open(disk, seed: 1, at: $0) }
+    for (store, name) in zip(stores, ["one", "two"]) { try store.put(name) }
+    for store in stores { try store.closeBlocking() }
+    #expect(try paths.map { try open(disk, seed: 1, at: $0).names() } == [["one"], ["two"]])
   }
 
   /// Some drives say of each file that it has no name, and number files anew when they are mounted again.

@@ -16,7 +16,7 @@ public struct StoredAccount: Hashable, Sendable {
 
   /// Equal to the byte.
   public static func == (left: StoredAccount, right: StoredAccount) -> Bool {
-    left.number == right.number && left.user.equalsUTF8(right.user) && left.path == right.path
+    left.number == right.number && left.user.equalsUTF8(right.user) && left.path.equalsUTF8(right.path)
       && left.isArchive == right.isArchive
   }
 

@@ -171,6 +171,13 @@ extension Folder {
   /// The path of what has a name in it: for messages, and for nothing else.
   package func path(of name: String) -> String { name == "." ? path : path == "/" ? "/" + name : "\(path)/\(name)" }
 
+  /// Whether an open folder has this name in it now. One that was found by a path may lie in another folder, which has come to it
+  /// since this one was opened.
+  package func has(_ found: any Folder, under name: String) throws(SystemError) -> Bool {
+    guard let mine = try identity(of: name), let there = try found.identity(of: ".") else { return false }
+    return mine.isSame(as: there)
+  }
+
   /// Removes what is in the folder `name`, that which is called `last` after all the rest.
   package func removeContents(of name: String = ".", last: String? = nil) throws(SystemError) {
     let names = try list(name)
@@ -189,16 +196,17 @@ extension Folder {
 /// The stores that one process writes, by their absolute paths. The lock of a store belongs to its files, so it does not
 /// say that the store at its path was removed while this process had it open, and another one is about to be made there.
 package final class OpenStores: Sendable {
-  private let paths = OrderedMutex<Set<String>>([])
+  /// By their bytes: to a file system paths that Unicode calls equal are two.
+  private let paths = OrderedMutex<Set<[UInt8]>>([])
 
   package init() {}
 
   /// - Returns: false if it is there already.
-  package func add(_ path: String) -> Bool { paths.withLock { $0.insert(path).inserted } }
+  package func add(_ path: String) -> Bool { paths.withLock { $0.insert(Array(path.utf8)).inserted } }
 
-  package func contains(_ path: String) -> Bool { paths.withLock { $0.contains(path) } }
+  package func contains(_ path: String) -> Bool { paths.withLock { $0.contains(Array(path.utf8)) } }
 
-  package func remove(_ path: String) { paths.withLock { _ = $0.remove(path) } }
+  package func remove(_ path: String) { paths.withLock { _ = $0.remove(Array(path.utf8)) } }
 }
 
 /// An open file. Safe to call from any thread; concurrent writes to the same bytes are the caller's error.

@@ -227,7 +227,7 @@ extension WorldRun {
       return
     }
     // It was opened in the new place, after the move.
-    guard reader.path == device.path else {
+    guard reader.path.equalsUTF8(device.path) else {
       throw WorldBroken(.honest, "\(device.name): a reader does not say that its store was moved")
     }
   }

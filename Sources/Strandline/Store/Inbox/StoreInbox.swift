@@ -82,7 +82,7 @@ public struct StoreInbox: Sendable {
   ) throws -> Value {
     // The call holds the inbox's lock: the app's store reads nothing of the inbox until this call has ended.
     let store = try RecordStore.openReadOnlyBlocking(at: path, environment: StoreEnvironment(environment))
-    guard try store.source.folder.hasInbox(inbox.folder) else { throw Self.moved(path) }
+    guard try store.source.folder.has(inbox.folder, under: RecordStore.inboxFolderName) else { throw Self.moved(path) }
     // What is rehearsed is nowhere but in memory, so no table can be made again meanwhile.
     store.projections.onFailure { _ throws(StrandlineError) in
       throw StrandlineError(
@@ -138,7 +138,7 @@ private enum OpenInboxes {
   static func begin(_ path: String, _ call: WriterCall, _ environment: SystemEnvironment) throws -> Turn {
     let turn = Turn(thread: CurrentThread.id, path: try environment.fileSystem.absolutePath(path), call: call)
     let outer = turns.withLock { turns in
-      let outer = turns.first { $0.thread == turn.thread && $0.path == turn.path }
+      let outer = turns.first { $0.thread == turn.thread && $0.path.equalsUTF8(turn.path) }
       if outer == nil { turns.append(turn) }
       return outer
     }
@@ -147,7 +147,7 @@ private enum OpenInboxes {
   }
 
   static func end(_ turn: Turn) {
-    turns.withLock { turns in turns.removeAll { $0.thread == turn.thread && $0.path == turn.path } }
+    turns.withLock { turns in turns.removeAll { $0.thread == turn.thread && $0.path.equalsUTF8(turn.path) } }
   }
 }
 
