@@ -232,15 +232,26 @@ package struct ReplacedFolders {
     }
   }
 
-  /// Judges what a power cut leaves at this moment, in a part of the cases.
+  /// Judges what a power cut leaves at this moment, in a part of the cases. Of files of two stores in one folder nothing is said.
   private mutating func cutPower(
     _ disk: SimulatedDisk, _ writer: Writer, _ operation: FolderOperation, _ one: FolderCase, _ moment: UInt64
   ) throws {
-    guard one.hasPowerCut else { return }
+    let others = Self.others(one.fate)
+    guard one.hasPowerCut, one.fate.keptPath != nil || others != nil else { return }
     powerCuts += 1
     let image = disk.imageAfterCrash(using: SeededRandom(seed: one.seed &+ moment))
     if let kept = one.fate.keptPath { try judge(image, kept, writer.acknowledged, operation) }
-    if one.fate == .replacedByAnother { try judge(image, Self.path, Array(90..<93), .append) }
+    if let others { try judge(image, Self.path, others, .append) }
+  }
+
+  /// What was acknowledged in another log that is whole at the path afterwards; nil if there is none.
+  private static func others(_ fate: FolderFate) -> [Int]? {
+    switch fate {
+    case .replacedByAnother, .removedAndReplaced, .emptiedAndFilled: Array(90..<93)
+    case .replacedByOlder: Array(0..<4)
+    case .secondWriter: [90]
+    case .moved, .removed, .remounted, .overwrittenByOlder, .overwrittenByAnother, .overwrittenBySameSession: nil
+    }
   }
 
   private static func second(_ fileSystem: any FileSystem) throws -> Log {

@@ -297,13 +297,13 @@ package struct ReplacedStores {
     let outcome = Self.error { try writer.run(operation) }
     let other = try second.withLock { try $0.get() }
     if let outcome { try demandReplaced(outcome, fate, operation) }
-    try cutPower(disk, writer, one, 0)
-    meddle(disk)
-    let found = fate.goesOn ? [:] : disk.files(in: Self.path)
     // A resumption has looked at what is there before its first write, and holds nothing yet: it takes what is put there between
     // the two for what another process left.
     let isResuming = operation == .resume && writer.resumedAt.map { call <= $0 } ?? true
     let mayGoOn = isResuming && (fate == .replacedByOlder || fate.isInPlace)
+    try cutPower(disk, writer, one, 0, takesOver: mayGoOn)
+    meddle(disk)
+    let found = fate.goesOn ? [:] : disk.files(in: Self.path)
     if fate != .secondWriter, !fate.goesOn, !mayGoOn {
       let put = fate == .overwrittenBySameSession ? copy : fate.sourcePath.map { base.files(in: $0) } ?? [:]
       let changes = fate.changes(in: found, of: put)
@@ -319,7 +319,7 @@ package struct ReplacedStores {
       try demand(disk.files(in: Self.path) == found, "what is at the path was changed later")
     }
     if let kept = fate.keptPath { try judge(disk, kept, writer) }
-    try cutPower(disk, writer, one, 1)
+    try cutPower(disk, writer, one, 1, takesOver: mayGoOn)
     if let other {
       try Self.put("last", 1, in: other)
       try other.closeBlocking()
@@ -385,15 +385,28 @@ package struct ReplacedStores {
     try demand(disk.callCount == calls, "a reader changed the disk")
   }
 
-  /// Judges what a power cut leaves at this moment, in a part of the cases.
+  /// Judges what a power cut leaves at this moment, in a part of the cases. Of files of two stores in one folder nothing is said.
+  ///
+  /// - Parameter takesOver: whether the writer may have taken what is at the path for its own.
   private mutating func cutPower(
-    _ disk: SimulatedDisk, _ writer: Writer, _ one: FolderCase, _ moment: UInt64
+    _ disk: SimulatedDisk, _ writer: Writer, _ one: FolderCase, _ moment: UInt64, takesOver: Bool
   ) throws {
-    guard one.hasPowerCut else { return }
+    let others = takesOver ? nil : Self.others(one.fate)
+    guard one.hasPowerCut, one.fate.keptPath != nil || others != nil else { return }
     powerCuts += 1
     let image = disk.imageAfterCrash(using: SeededRandom(seed: one.seed &+ moment))
     if let kept = one.fate.keptPath { try judge(image, kept, writer) }
-    if one.fate == .replacedByAnother { try judge(image, Self.path, [Self.othersName: 0, "left for another": 0]) }
+    if let others { try judge(image, Self.path, others) }
+  }
+
+  /// What was acknowledged in another store that is whole at the path afterwards; nil if there is none.
+  private static func others(_ fate: FolderFate) -> [String: Int64]? {
+    switch fate {
+    case .replacedByAnother, .removedAndReplaced, .emptiedAndFilled: [othersName: 0, "left for another": 0]
+    case .replacedByOlder: ["a": 0, "b": 0, "left before": 0]
+    case .secondWriter: [secondName: 1]
+    case .moved, .removed, .remounted, .overwrittenByOlder, .overwrittenByAnother, .overwrittenBySameSession: nil
+    }
   }
 
   private func judge(_ disk: SimulatedDisk, _ path: String, _ writer: Writer) throws {
