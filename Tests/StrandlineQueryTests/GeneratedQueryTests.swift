@@ -185,6 +185,7 @@ struct GeneratedQueryTests {
           #expect(found.records.map(\.id.name) == expected && found.unreadable.isEmpty, comment)
         }
         if number % 6 == 0 { #expect(try store.count(Page.self, where: predicate) == expected.count, comment) }
+        if number % 6 == 1 { #expect(try store.exists(Page.self, where: predicate) == !expected.isEmpty, comment) }
         asked += 1
         if !expected.isEmpty, expected.count < pages.count / 2 { met += 1 }
       }

@@ -201,6 +201,7 @@ struct TypedQueryTests {
       #expect(found.map(\.id) == expected, "line \(one.line)")
       #expect(found.unreadable.isEmpty, "line \(one.line): \(found.unreadable)")
       #expect(try store.count(Page.self, where: one.predicate) == expected.count, "line \(one.line)")
+      #expect(try store.exists(Page.self, where: one.predicate) == !expected.isEmpty, "line \(one.line)")
       #expect(try store.first(Page.self, where: one.predicate)?.id == expected.first, "line \(one.line)")
       if !expected.isEmpty { met += 1 }
     }
@@ -371,6 +372,8 @@ struct TypedQueryTests {
       // Of records that are named: one that was edited, one that was deleted, one that is new.
       let names = [pages[0].id, pages[1].id, "new", pages[3].id]
       #expect(try tx.count(Page.self, where: #Predicate { names.contains($0.id) }) == 3)
+      #expect(try tx.exists(Page.self, where: #Predicate { names.contains($0.id) && $0.stars == 77 }))
+      #expect(try !tx.exists(Page.self, where: #Predicate { names.contains($0.id) && $0.stars == -77 }))
       #expect(try tx.count(Page.self, where: #Predicate { names.contains($0.id) && $0.stars == 77 }) == 2)
       #expect(
         try tx.fetch(Page.self, where: #Predicate { names.contains($0.id) }).map(\.id)

@@ -168,6 +168,14 @@ func newestTitles(in store: RecordStore) throws -> (titles: [String], of: Int) {
   }
 }
 
+func addUntitled(to store: RecordStore) async throws -> Bool {
+  try await store.write { tx in
+    if try tx.exists(Note.self, where: #Predicate { $0.title == "Untitled" }) { return false }
+    try tx.save(Note(title: "Untitled"))
+    return true
+  }.value
+}
+
 func showBookmarks(_ names: [String], in store: RecordStore) throws -> [String] {
   let notes = try store.fetch(Note.self, ids: names)
   for record in notes.unreadable { print(record.error) }  // of a newer version of the app, say

@@ -26,6 +26,15 @@ extension RecordStore {
     try TypedQuestion(conditions, by: orders, fileID, line).first(of: AnswerSource(self))
   }
 
+  /// Whether any value meets all conditions, as far as they are durable. See ``StoreView/exists(_:where:fileID:line:)``.
+  ///
+  /// - Throws: as that.
+  public func exists<Value: SyncRecord>(
+    _ type: Value.Type, where conditions: Predicate<Value>..., fileID: String = #fileID, line: Int = #line
+  ) throws -> Bool {
+    try TypedQuestion(conditions, fileID, line).exists(in: AnswerSource(self))
+  }
+
   /// How many values meet all conditions, as far as they are durable. See ``StoreView/count(_:where:fileID:line:)``.
   ///
   /// - Throws: as that.

@@ -46,6 +46,16 @@ extension StoreView {
     try TypedQuestion(conditions, by: orders, fileID, line).first(of: AnswerSource(self))
   }
 
+  /// Whether any value meets all conditions.
+  ///
+  /// - Throws: as ``fetch(_:where:sortedBy:limit:after:fileID:line:)``; the error of a record that cannot be read, if no other one meets
+  ///   the conditions.
+  public func exists<Value: SyncRecord>(
+    _ type: Value.Type, where conditions: Predicate<Value>..., fileID: String = #fileID, line: Int = #line
+  ) throws -> Bool {
+    try TypedQuestion(conditions, fileID, line).exists(in: AnswerSource(self))
+  }
+
   /// How many values meet all conditions.
   ///
   /// - Throws: as ``fetch(_:where:sortedBy:limit:after:fileID:line:)``; the error of a record that cannot be read: it may have to be counted.

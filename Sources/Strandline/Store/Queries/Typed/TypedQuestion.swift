@@ -60,6 +60,18 @@ struct TypedQuestion<Value: SyncRecord>: Sendable {
     }
   }
 
+  /// Whether there is any value.
+  ///
+  /// - Throws: the error of a record that cannot be read, if no other one meets the conditions.
+  func exists(in source: @autoclosure () throws -> AnswerSource) throws -> Bool {
+    try run("looking for a record") {
+      let typed = try read(limit: 1)
+      let found = try page(typed, of: source())
+      if found.records.isEmpty { try values(found, typed.prototype).requireAll() }
+      return !found.records.isEmpty
+    }
+  }
+
   func count(of source: @autoclosure () throws -> AnswerSource) throws -> Int {
     try run("counting records") {
       let source = try source()

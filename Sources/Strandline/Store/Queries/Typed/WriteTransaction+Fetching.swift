@@ -37,6 +37,15 @@ extension WriteTransaction {
     try TypedQuestion(conditions, by: orders, fileID, line).first(of: answers(about: Value.zone))
   }
 
+  /// Whether any value meets all conditions, as this transaction sees them.
+  ///
+  /// - Throws: `StrandlineError` as `StoreView.exists`.
+  public func exists<Value: SyncRecord>(
+    _ type: Value.Type, where conditions: Predicate<Value>..., fileID: String = #fileID, line: Int = #line
+  ) throws -> Bool {
+    try TypedQuestion(conditions, fileID, line).exists(in: answers(about: Value.zone))
+  }
+
   /// How many values meet all conditions, as this transaction sees them.
   ///
   /// - Throws: `StrandlineError` as `StoreView.count`.
