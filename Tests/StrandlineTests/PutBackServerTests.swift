@@ -11,14 +11,16 @@ import Testing
 
 @Suite(.timeLimit(.minutes(30))) struct `A comparison with a server that was put back` {
   /// A device whose server forgets the newest version of "v", and "w".
-  private func putBack() async throws -> (fleet: Fleet, old: CloudServer, b: Device) {
+  ///
+  /// - Parameter editsOld: else it forgets "w" alone.
+  private func putBack(editsOld: Bool = true) async throws -> (fleet: Fleet, old: CloudServer, b: Device) {
     let fleet = try Fleet()
     let b = fleet.device("b")
     try await b.put("v", ["title": "one"])
     try await b.put("same", ["title": "one"])
     try await b.exchange()
     let image = fleet.serverDisk.imageAfterCrash(.all)
-    try await b.put("v", ["title": "two"])
+    if editsOld { try await b.put("v", ["title": "two"]) }
     try await b.put("w", ["title": "new"])
     try await b.exchange()
     let old = try fleet.server(of: image)
@@ -71,6 +73,17 @@ import Testing
     #expect(try await late.value("w") == "new")
     #expect(try await late.value("v") == "two")
     try await expectAgreement(b, late)
+  }
+
+  /// Nothing that such a server shows is older than what it has acknowledged.
+  @Test func `118: takes a new record that alone is missing for a deleted one, and its history has it`() async throws {
+    let (_, _, b) = try await putBack(editsOld: false)
+    let found = try await b.open().engine.verify(.main)
+    #expect(found.mended == ["w"], "\(found)")
+    #expect(try await b.livingNames() == ["v", "same"])
+    #expect(try await b.mainZone().lostReason == nil)
+    let history = try await b.open().history(of: RecordID("w"))
+    #expect(history.changes.contains { $0.record?["title"] == "new" }, "\(history)")
   }
 }
 
