@@ -31,6 +31,14 @@ extension CloudServer {
     }
   }
 
+  /// The comparators of queries.
+  package static var comparators: [String] { QueryCondition.comparators }
+
+  /// The newest event of the journal that is durable.
+  package func newestLSN() throws -> UInt64 {
+    try look { core throws(ServerRefusal) -> (UInt64, UInt64) in (core.state.lastLSN, core.state.lastLSN) }
+  }
+
   /// Answers a request that only reads, of the user whom `key` names.
   ///
   /// - Parameter name: of an endpoint, such as "records/query".

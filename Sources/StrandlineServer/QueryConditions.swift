@@ -79,19 +79,24 @@ struct QueryCondition {
   let place: QueryPlace
   private let test: Test
 
+  private static let near = "NEAR"
+  private static let searches = ["CONTAINS_ALL_TOKENS", "CONTAINS_ANY_TOKENS"]
+  /// Every comparator that a condition may have.
+  static let comparators = RecordFilter.Comparator.allCases.map(\.rawValue) + [near] + searches
+
   /// - Parameter zone: of the records; nil if they are of more than one.
   init(_ filter: QueryRequest.Filter, in zone: ZoneID?) throws(ServerRefusal) {
-    let isSearch = ["CONTAINS_ALL_TOKENS", "CONTAINS_ANY_TOKENS"].contains(filter.comparator)
+    let isSearch = Self.searches.contains(filter.comparator)
     place =
       if isSearch, filter.fieldName == nil, filter.systemFieldName == nil { .allText } else {
         try QueryPlace(filter.fieldName, filter.systemFieldName)
       }
     guard let value = filter.fieldValue else { throw .query("a filter has a fieldValue") }
     if isSearch {
-      test = .words(try Self.words(value), all: filter.comparator == "CONTAINS_ALL_TOKENS")
+      test = .words(try Self.words(value), all: filter.comparator == Self.searches[0])
       return
     }
-    if filter.comparator == "NEAR" {
+    if filter.comparator == Self.near {
       guard case .location(let center) = value, center.isOnEarth else {
         throw .query("NEAR compares with a LOCATION, of latitude -90 to 90 and longitude -180 to 180")
       }

@@ -39,6 +39,8 @@ struct HTTPConnection {
   private static let smallBodyBytes = 64 << 10
   /// The allowed origin of the page that has sent the current request; nil if it comes from none.
   private var origin: String?
+  /// The current request, once it is read.
+  private var target: (method: String, path: String)?
   private let clock: any SystemClock
 
   init(
@@ -71,8 +73,9 @@ struct HTTPConnection {
 
   /// Answers one request. Returns false if there is none, or if none may follow.
   private mutating func serveOne() throws(HTTPRefusal) -> Bool {
-    origin = nil
+    (origin, target) = (nil, nil)
     guard let head = try readHead() else { return false }
+    target = (head.method, head.path)
     // Before the body, so that a foreign page cannot even make the server read one.
     try access.checkHost(of: head)
     origin = try access.checkOrigin(of: head)
@@ -260,6 +263,7 @@ struct HTTPConnection {
       status: refusal.status, headers: ["Content-Type": "application/json; charset=UTF-8"],
       body: WireJSON.encode(WireError(code, refusal.words)))
     access.permit(origin, in: &response.headers)
+    service.wasRefused(RefusedRequest(target: target, status: response.status, response: response.body))
     if send(Self.head(of: response, length: response.body.count, keepsAlive: false) + response.body) { shutDown() }
   }
 

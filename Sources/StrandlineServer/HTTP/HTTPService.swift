@@ -13,6 +13,20 @@ package protocol HTTPService: Sendable {
   func delayMilliseconds(of request: HTTPRequest) -> Int64
   /// The answer. Returns when it may be sent.
   func serve(_ request: HTTPRequest) -> HTTPAnswer
+  /// Is told of a request that was refused before it could be asked for an answer.
+  func wasRefused(_ refusal: RefusedRequest)
+}
+
+extension HTTPService {
+  package func wasRefused(_ refusal: RefusedRequest) {}
+}
+
+/// A request that the connection refused, because of its host, its origin, its size or its syntax.
+package struct RefusedRequest: Sendable {
+  /// Method and path, if they could be read.
+  package var target: (method: String, path: String)?
+  package var status: Int
+  package var response: [UInt8]
 }
 
 /// What a connection does with a request.
