@@ -78,8 +78,17 @@ struct PageVerbs: Sendable {
   /// The store, so that no verb opens it again; nil of a journal.
   let reader: SharedReader?
 
+  private let questions = Questions()
+
+  init(path: String, environment: SystemEnvironment, reader: SharedReader?) {
+    (self.path, self.environment, self.reader) = (path, environment, reader)
+  }
+
   /// The most bytes that a verb may print.
   private static let outputBytesMax = 16 << 20
+
+  /// The path as no option begins.
+  var operand: String { path.hasPrefix("-") ? "./" + path : path }
 
   /// The answer of the verb that `query` names, with its words.
   func run(_ query: PageQuery, among verbs: [PageVerb]) -> HTTPResponse {
@@ -91,8 +100,12 @@ struct PageVerbs: Sendable {
     do throws(UsageError) {
       // First the store: no word that a page sends takes its place.
       let json = command.options.contains { $0.name == Option.json.name } ? [Option.json.name] : []
-      let arguments = try Arguments([path] + json + words, for: command)
+      let arguments = try Arguments([operand] + json + words, for: command)
       try verb.check(arguments)
+      guard questions.begin() else {
+        return PageService.refusal(503, "too many questions are being answered; try again when one of them is done")
+      }
+      defer { questions.end() }
       return answer(command, arguments, words)
     } catch { return PageService.refusal(400, error.message) }
   }
@@ -108,30 +121,61 @@ struct PageVerbs: Sendable {
     let code = ended.take() ?? .ourBug
     let isText = arguments.has("--explain") || arguments.has("--count")
     let lines = output.lines.map { isText ? JSONValue.string(String(decoding: $0, as: UTF8.self)) : .raw($0) }
-    let line = (["strandline", command.name, ShellWord.quote(path)] + words.map(ShellWord.quote)).joined(separator: " ")
+    let line = (["strandline", command.name, ShellWord.quote(operand)] + words.map(ShellWord.quote)).joined(
+      separator: " ")
+    // The verb itself can only say that it could not print.
+    let said =
+      output.isCut
+      ? ["error: the answer is larger than a page can show", "try: the same command in a terminal"]
+      : notes.lines.map { String(decoding: $0, as: UTF8.self) }
     return PageService.json(
       .object([
-        "code": .integer(Int64(code.rawValue)), "command": .string(line), "lines": .array(lines),
-        "notes": .array(notes.lines.map { .string(String(decoding: $0, as: UTF8.self)) }),
+        "code": .integer(Int64(code.rawValue)), "command": .string(line), "isCut": .bool(output.isCut),
+        "lines": .array(lines),
+        "notes": .array(said.map { .string($0) }),
       ]))
   }
 }
 
-/// Collects what a verb prints.
+/// The questions under way. One that a browser has given up runs on, so there is a limit.
+private final class Questions: Sendable {
+  private let count = Mutex(0)
+  private static let countMax = 32
+
+  /// Whether one more may be answered.
+  func begin() -> Bool {
+    count.withLock { count in
+      guard count < Self.countMax else { return false }
+      count += 1
+      return true
+    }
+  }
+
+  func end() { count.withLock { $0 -= 1 } }
+}
+
+/// Collects what a verb prints, up to a limit; then whole lines.
 private final class Capture: Sendable {
-  private let bytes = Mutex<[UInt8]>([])
+  private let state = Mutex((bytes: [UInt8](), isCut: false))
   private let bytesMax: Int
 
   init(bytesMax: Int) { self.bytesMax = bytesMax }
 
   func take(_ more: [UInt8]) throws {
-    try bytes.withLock { bytes in
-      guard bytes.count + more.count <= bytesMax else {
-        throw Failure(.inputOutput, "the answer is larger than a page can show", try: "the same command in a terminal")
-      }
-      bytes += more
+    try state.withLock { state in
+      state.isCut = state.isCut || state.bytes.count + more.count > bytesMax
+      guard !state.isCut else { throw Failure(.inputOutput, "the answer is too large") }
+      state.bytes += more
     }
   }
 
-  var lines: [[UInt8]] { bytes.withLock { $0.split(separator: UInt8(ascii: "\n")).map(Array.init) } }
+  var isCut: Bool { state.withLock { $0.isCut } }
+
+  var lines: [[UInt8]] {
+    state.withLock { state in
+      // What was taken last may end within a line.
+      let end = state.isCut ? state.bytes.lastIndex(of: UInt8(ascii: "\n")) ?? 0 : state.bytes.count
+      return state.bytes[..<end].split(separator: UInt8(ascii: "\n")).map(Array.init)
+    }
+  }
 }
