@@ -36,9 +36,13 @@ final class PageService: HTTPService {
   private struct Streams {
     var open = 0
     var closedNanoseconds: UInt64?
+    /// Until when a page that is not seen, and has left its stream, counts as open.
+    var restingNanoseconds: UInt64 = 0
   }
 
   private static let streamsMax = 32
+  /// Longer than a browser delays what a page does that is not seen.
+  private static let restNanoseconds: UInt64 = 180_000_000_000
 
   init(_ source: any PageSource, _ access: PageAccess, _ environment: SystemEnvironment) {
     self.source = source
@@ -58,8 +62,11 @@ final class PageService: HTTPService {
   /// Since how many milliseconds the page is closed; nil if it is open, or was never opened.
   var closedMilliseconds: Int64? {
     streams.withLock { streams in
-      guard streams.open == 0, let since = streams.closedNanoseconds else { return nil }
-      return Int64(clamping: (clock.monotonicNanoseconds() - since) / 1_000_000)
+      let now = clock.monotonicNanoseconds()
+      guard streams.open == 0, now >= streams.restingNanoseconds, let since = streams.closedNanoseconds else {
+        return nil
+      }
+      return Int64(clamping: (now - max(since, streams.restingNanoseconds)) / 1_000_000)
     }
   }
 
@@ -95,7 +102,12 @@ final class PageService: HTTPService {
     guard access.isSignedIn(request) else { return .respond(Self.signedOut) }
     guard request.method == "POST" else {
       if name == "events" { return events() }
-      if name == "session" { return .respond(Self.json(.object(session))) }
+      if name == "session" {
+        if query["rest"] != nil {
+          streams.withLock { $0.restingNanoseconds = clock.monotonicNanoseconds() + Self.restNanoseconds }
+        }
+        return .respond(Self.json(.object(session)))
+      }
       return .respond(source.read(name, query) ?? Self.refusal(404, "there is no '\(name.prefix(80))' to read"))
     }
     guard access.isOfPage(request) else {
@@ -120,19 +132,27 @@ final class PageService: HTTPService {
     let isAdmitted = streams.withLock { streams in
       guard streams.open < Self.streamsMax else { return false }
       streams.open += 1
+      streams.restingNanoseconds = 0
       return true
     }
     guard isAdmitted else { return .respond(Self.refusal(503, "this page is open too often")) }
-    var headers = PageAccess.headers
-    headers["Content-Type"] = "text/event-stream; charset=utf-8"
-    return .stream(headers) { [self] stream in
-      source.follow(stream)
+    let place = StreamPlace { [self] in
       let now = clock.monotonicNanoseconds()
       streams.withLock { streams in
         streams.open -= 1
         streams.closedNanoseconds = now
       }
     }
+    var headers = PageAccess.headers
+    headers["Content-Type"] = "text/event-stream; charset=utf-8"
+    return .stream(headers) { [source] stream in withExtendedLifetime(place) { source.follow(stream) } }
+  }
+
+  /// The place of one stream, free again when it is let go: a stream whose head cannot be sent is never begun.
+  private final class StreamPlace: Sendable {
+    private let leave: @Sendable () -> Void
+    init(leave: @escaping @Sendable () -> Void) { self.leave = leave }
+    deinit { leave() }
   }
 
   /// An event of a stream. JSON has no line end, which would end it.
