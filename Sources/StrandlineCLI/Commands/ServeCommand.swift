@@ -1,7 +1,7 @@
 // `serve`: runs a local server that speaks CloudKit Web Services, with faults for tests.
 //
 // Standard output is for the process that started it: the URL, then a line for each answer that a fault has dropped
-// (`dropped answer N`). If standard output cannot be written, the server stops.
+// (`dropped answer N`); before them, where no terminal is on standard error, the address of the page (`page URL`). If standard output cannot be written, the server stops.
 
 import Strandline
 import StrandlineCloudKit
@@ -17,6 +17,8 @@ extension Command {
       "Keeps its journal in DIRECTORY, listens on 127.0.0.1 only, prints its URL, and stops at Ctrl-C or SIGTERM.",
       "Requests under another host's name, and from pages of a browser, are refused unless they are allowed. If its",
       "journal cannot be written, it stops with exit code 74. The faults are for tests.",
+      "It also prints the address of a page for a browser: databases, requests as they come, and switches for the faults.",
+      "The address holds a token, so it is said on standard error in a terminal, else in a second line: 'page ADDRESS'.",
     ],
     options: [
       Option("--port", "PORT", "The port. Default: 0, which means any free port."),
@@ -189,7 +191,8 @@ struct ServeCommand: Sendable {
         directory: directory, port: port, allowedHosts: allowedHosts, allowedOrigins: allowedOrigins,
         apiTokens: apiTokens, faults: faults, limits: limits, environment: console.environment, onLine: onLine
       ) { cloud in
-        ServerPage(cloud, directory: directory, access, console.environment)
+        ServerPage(
+          cloud, directory: directory, needsAPIToken: apiTokens != nil, access, console.environment)
       }
     } catch let error as StrandlineError where ["bind", "listen"].contains((error.underlying as? SystemError)?.call) {
       var failure = Failure(error, store: directory)
@@ -203,8 +206,10 @@ struct ServeCommand: Sendable {
     if let sessionFile { try write(server.cloud.signIn(), to: sessionFile, .createPrivate) }
     if let portFile { try write(String(server.port), to: portFile, .create) }
     try console.print(server.url)
+    // Standard error may be kept as a log: the token is not for that.
+    let page = access.address(at: server.url)
+    if console.isErrorTerminal { console.say("a page of it: \(page)") } else { try console.print("page \(page)") }
     try console.flush()
-    console.say("a page of it: \(access.address(at: server.url))")
     console.say("serving '\(directory)'; press Ctrl-C to stop")
   }
 

@@ -17,11 +17,15 @@ struct ServerPage: HTTPService {
   private let cloud: CloudServer
   private let requests: RequestList
 
-  init(_ cloud: CloudServer, directory: String, _ access: PageAccess, _ environment: SystemEnvironment) {
+  init(
+    _ cloud: CloudServer, directory: String, needsAPIToken: Bool, _ access: PageAccess,
+    _ environment: SystemEnvironment
+  ) {
     self.cloud = cloud
     requests = RequestList()
     let verbs = PageVerbs(path: directory, environment: environment, reader: nil)
-    page = PageService(ServerSource(cloud: cloud, requests: requests, verbs: verbs), access, environment)
+    page = PageService(
+      ServerSource(cloud: cloud, requests: requests, verbs: verbs, needsAPIToken: needsAPIToken), access, environment)
   }
 
   var clock: any SystemClock { cloud.clock }
@@ -39,6 +43,15 @@ struct ServerPage: HTTPService {
     let nanoseconds = clock.monotonicNanoseconds() &- begun &+ UInt64(max(0, delay)) &* 1_000_000
     requests.add(request, answer, at: clock.wallMilliseconds(), nanoseconds: nanoseconds)
     return answer
+  }
+
+  func wasRefused(_ refusal: RefusedRequest) {
+    let (method, path) = refusal.target ?? ("–", "no request that could be read")
+    if refusal.target == nil || !PageService.owns(path) {
+      let request = HTTPRequest(method: method, origin: "", path: path, query: "", headers: [:], body: [])
+      let answer = HTTPResponse(status: refusal.status, headers: [:], body: refusal.response)
+      requests.add(request, .respond(answer), at: clock.wallMilliseconds(), nanoseconds: 0)
+    }
   }
 }
 
@@ -70,6 +83,11 @@ private final class RequestList: Sendable {
       members["retryAfter"] = response.headers["retry-after"].map { .string($0) } ?? .null
       if request.path != "/signin" { received = Array(response.body.prefix(Self.bodyBytesMax)) }
     }
+    if case .stream = answer {
+      // A push, of which neither the body nor the time is known before it comes.
+      members["status"] = .integer(200)
+      members["isStream"] = .bool(true)
+    }
     let sent = Array(request.body.prefix(Self.bodyBytesMax))
     state.withLock { state in
       members["number"] = .integer(Int64(state.next))
@@ -89,13 +107,16 @@ private struct ServerSource: PageSource {
   let cloud: CloudServer
   let requests: RequestList
   let verbs: PageVerbs
+  let needsAPIToken: Bool
 
   private static let pollMilliseconds: Int64 = 25
+  /// After so many looks without news something is sent all the same.
+  private static let quietLooks = 400
 
   var facts: [String: JSONValue] {
     [
       "kind": .string("server"), "path": .string(verbs.path),
-      "comparators": .array(RecordFilter.Comparator.allCases.map { .string($0.rawValue) }),
+      "comparators": .array(CloudServer.comparators.map { .string($0) }), "needsAPIToken": .bool(needsAPIToken),
     ]
   }
   var changeRefusal: String? { nil }
@@ -103,10 +124,8 @@ private struct ServerSource: PageSource {
   func read(_ name: String, _ query: PageQuery) -> HTTPResponse? {
     switch name {
     case "run": return verbs.run(query, among: PageVerb.readingJournal)
-    case "databases":
-      do { return PageService.json(.array(try cloud.databases().map(Self.json))) } catch {
-        return PageService.refusal(503, "the server does not answer: \(cloud.failure ?? "\(error)")")
-      }
+    case "databases": return said { .array(try cloud.databases().map(Self.json)) }
+    case "newest": return said { .integer(Int64(clamping: try cloud.newestLSN())) }
     case "faults": return PageService.json(cloud.faultsAhead.json)
     case "requests": return PageService.json(.array(requests.after(0).map { .object($0.members) }))
     case "request":
@@ -118,6 +137,12 @@ private struct ServerSource: PageSource {
       members["received"] = .string(String(decoding: entry.received, as: UTF8.self))
       return PageService.json(.object(members))
     default: return nil
+    }
+  }
+
+  private func said(_ body: () throws -> JSONValue) -> HTTPResponse {
+    do { return PageService.json(try body()) } catch {
+      return PageService.refusal(503, "the server does not answer: \(cloud.failure ?? "\(error)")")
     }
   }
 
@@ -138,7 +163,7 @@ private struct ServerSource: PageSource {
   func change(_ name: String, _ query: PageQuery) -> HTTPResponse? {
     guard name == "faults" else { return nil }
     do throws(UsageError) {
-      let arguments = try Arguments([verbs.path] + query.all("w"), for: .serve)
+      let arguments = try Arguments([verbs.operand] + query.all("w"), for: .serve)
       cloud.switchFaults(to: try ServeCommand.faults(arguments))
       return PageService.json(cloud.faultsAhead.json)
     } catch { return PageService.refusal(400, error.message) }
@@ -147,14 +172,16 @@ private struct ServerSource: PageSource {
   func follow(_ stream: HTTPStream) {
     var last = requests.newest
     var faults: ServerFaults?
+    var quiet = 0
     repeat {
+      quiet += 1
       for entry in requests.after(last) {
         last = entry.number
         guard stream.send(PageService.event("request", .object(entry.members))) else { return }
       }
       let now = cloud.faultsAhead
-      guard now != faults else { continue }
-      faults = now
+      guard now != faults || quiet > Self.quietLooks else { continue }
+      (faults, quiet) = (now, 0)
       guard stream.send(PageService.event("faults", now.json)) else { return }
     } while stream.pause(Self.pollMilliseconds)
   }
@@ -180,11 +207,10 @@ extension ServerFaults {
   fileprivate var json: JSONValue {
     .object([
       "latency": .integer(latencyMilliseconds),
-      "throttle": throttle.map {
-        .object([
-          "requests": $0.requests.map { .integer(Int64($0)) } ?? .null,
-          "seconds": $0.retryAfter.map { .integer(Int64($0.rounded())) } ?? .null,
-        ])
+      "throttle": throttle.map { throttle in
+        let seconds = throttle.retryAfter ?? 0
+        return .string(
+          "\(throttle.requests ?? .max):" + (seconds == seconds.rounded() ? "\(Int64(seconds))" : "\(seconds)"))
       } ?? .null,
       "clock": .integer(clockAheadMilliseconds / 1_000),
       "drop-answer": dropAnswer.map { .integer(Int64($0)) } ?? .null, "expired-tokens": .bool(expireTokens),
