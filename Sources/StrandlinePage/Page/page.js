@@ -26,14 +26,9 @@ function switchTheme() {
 let views = [];
 let current;
 
-/** What the address names: a view and its parameters. */
-function place() {
-  const [name, query] = location.hash.slice(1).split(/\?(.*)/s);
-  return { name: name || views[0].name, params: new URLSearchParams(query ?? "") };
-}
-
+/** Shows what the address names: a view and its parameters. */
 function route() {
-  const { name, params } = place();
+  const [name, query] = location.hash.slice(1).split(/\?(.*)/s), params = new URLSearchParams(query ?? "");
   const view = views.find((one) => one.name === name) ?? views[0];
   if (current?.view !== view) {
     current?.shown.close?.();
@@ -56,32 +51,32 @@ export function badge(name, number, isBad) {
 function nav() {
   const list = document.getElementById("views");
   const had = document.activeElement?.dataset?.view;
-  show(list, views.map((view) => el("a",
-      { href: "#" + view.name, "data-view": view.name, "aria-current": current?.view === view ? "page" : undefined },
-    view.title, badges[view.name]?.number ? el("span", { class: "badge" + (badges[view.name].isBad ? " bad" : "") },
-      badges[view.name].number) : null)));
+  show(list, views.map((view) => el("a", { href: "#" + view.name, "data-view": view.name, "aria-current": current?.view === view ? "page" : undefined },
+    view.title, badges[view.name]?.number ? el("span", { class: "badge" + (badges[view.name].isBad ? " bad" : "") }, badges[view.name].number) : null)));
   if (had) list.querySelector(`[data-view="${had}"]`)?.focus();
 }
 
 // What happens
 
 function say(kind, short, long) {
-  show(live, el("span", { class: "dot " + kind, "aria-hidden": "true" }),
-    el("span", {}, short, long && el("span", { class: "long" }, long)));
+  show(live, el("span", { class: "dot " + kind, "aria-hidden": "true" }), el("span", {}, short, long && el("span", { class: "long" }, long)));
 }
 
-let source;
-let isLost = false;
-let isAsking = false;
+let source, isLost = false, isAsking = false, heardAt = 0;
+// The command sends something every ten seconds. One that is stopped, or behind a dead line, closes nothing and sends nothing.
+const silenceMilliseconds = 25_000;
+setInterval(() => { if (source && !isLost && Date.now() - heardAt > silenceMilliseconds) { source.close(); lose(); } }, 2_000);
 
 function follow() {
   source?.close();
   source = new EventSource("/api/events");
+  [heardAt, session.moment] = [Date.now(), undefined];
   source.onopen = () => { if (isLost) found(); };
-  source.onerror = () => { source.close(); lose(); };
+  source.onerror = () => { source?.close(); lose(); };
   for (const name of ["moment", "request", "faults"]) {
     source.addEventListener(name, (event) => {
       const data = JSON.parse(event.data);
+      heardAt = Date.now();
       if (name === "moment") say(data.error ? "off" : "on", data.error ? "unreadable" : "event " + data.lsn.toLocaleString("en"),
         data.isWritten ? " · an app has it open" : data.error ? "" : " · no app has it open");
       if (name === "moment") session.moment = data;
@@ -91,6 +86,18 @@ function follow() {
   }
 }
 
+// A browser has few connections to one address: a page that is not seen leaves its own to others, and says that it is there.
+let rest;
+document.addEventListener("visibilitychange", () => {
+  clearInterval(rest);
+  if (!document.hidden && !source && !isLost) { isLost = true; follow(); }
+  if (document.hidden) rest = setInterval(() => {
+    source?.close();
+    source = undefined;
+    get("session", { rest: "" }).catch(() => {});
+  }, 20_000);
+});
+
 /** The command has gone: said at once, and asked again every second until it is there. */
 async function lose() {
   isLost = true;
@@ -99,16 +106,15 @@ async function lose() {
   say("off busy", "not connected");
   document.body.dataset.lost = "";
   lost.hidden = false;
-  show(lost, "The command has ended, or its machine sleeps. What is shown stays; this page goes on when the command is there again.");
+  show(lost, "The command has ended or does not answer, or its machine sleeps. What is shown stays; this page goes on when the command is there again.");
   for (let pause = 500; isAsking; pause = 1_000) {
     await new Promise((done) => setTimeout(done, pause));
     try {
-      Object.assign(session, await get("session"));
+      Object.assign(session, await get("session", {}, AbortSignal.timeout(5_000)));
       isAsking = false;
       follow();
     } catch (error) {
-      if (error.status === 401) show(lost,
-        "The command was started again, with a new token. Open the address that it printed; then this page goes on too.");
+      if (error.status === 401) show(lost, "The command was started again, with a new token. Open the address that it printed; then this page goes on too.");
       else if (error.status) show(lost, error.message);
     }
   }
@@ -128,10 +134,9 @@ const keys = [["1 … 9", "go to a view"], ["/", "go to the filter"], ["↑ ↓ 
   ["Esc", "close what is open"], ["r", "read again"], ["t", "light or dark"], ["?", "this list"]];
 
 function help() {
-  const dialog = el("dialog", { "aria-labelledby": "keys" }, el("h2", { id: "keys" }, "Keys"),
+  const dialog = el("dialog", { "aria-labelledby": "keys", on: { close: () => dialog.remove() } }, el("h2", { id: "keys" }, "Keys"),
     el("div", { class: "keys" }, keys.map(([key, meaning]) => [el("span", {}, el("kbd", {}, key)), el("span", {}, meaning)])),
     el("div", { class: "row" }, button("Close", () => dialog.close(), { class: "main" })));
-  dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
 }
@@ -148,6 +153,8 @@ document.addEventListener("keydown", (event) => {
   else return;
   event.preventDefault();
 });
+// The address names a view: so this link only moves the focus.
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
 document.getElementById("theme").addEventListener("click", switchTheme);
 document.getElementById("help").addEventListener("click", help);
 

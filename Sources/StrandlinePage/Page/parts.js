@@ -32,6 +32,11 @@ export function show(node, ...children) {
 
 export function button(text, listener, props) { return el("button", { type: "button", ...props, on: { click: listener } }, text); }
 
+export function link(to, ...children) { return el("a", { href: to }, children); }
+export function dim(...children) { return el("span", { class: "dim" }, children); }
+export function hint(...children) { return el("p", { class: "dim" }, children); }
+export function trouble(...children) { return el("div", { class: "note bad" }, children); }
+
 /** An address within the page: a view and its parameters. */
 export function address(view, params) {
   const query = new URLSearchParams();
@@ -74,7 +79,6 @@ export function words(string) {
 // Numbers, as the command writes them
 
 export function count(number) { return String(number).replace(/\B(?=(\d{3})+$)/g, ","); }
-
 export function plural(number, one, many) { return count(number) + " " + (number === 1 ? one : many ?? one + "s"); }
 
 export function bytes(number) {
@@ -91,12 +95,11 @@ export function duration(milliseconds) {
   return Math.floor(seconds / 86_400) + " d";
 }
 
-const day = new Intl.DateTimeFormat(undefined,
-  { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const day = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
 /** A time of this machine's zone; UTC under the pointer. */
 export function time(milliseconds) {
-  const date = new Date(milliseconds);
+  const date = new Date(Number(milliseconds));
   if (Number.isNaN(date.getTime())) return el("span", {}, count(milliseconds) + " ms");
   return el("time", { datetime: date.toISOString(), title: date.toISOString() + " (UTC)" }, day.format(date));
 }
@@ -107,51 +110,53 @@ export function time(milliseconds) {
 export function typed(value) {
   if (value !== null && typeof value === "object" && !Array.isArray(value) && "type" in value) return [value.type, value.value];
   if (typeof value === "string") return ["STRING", value];
-  if (typeof value === "number") return ["INT64", value];
-  if (Array.isArray(value)) return [typeof value[0] === "number" ? "INT64_LIST" : "STRING_LIST", value];
+  if (isNumber(value)) return ["INT64", value];
+  if (Array.isArray(value)) return [isNumber(value[0]) ? "INT64_LIST" : "STRING_LIST", value];
   return ["", value];
 }
 
+export function isNumber(value) { return typeof value === "number" || typeof value === "bigint"; }
 export function isNumeric(kind) { return kind === "INT64" || kind === "DOUBLE"; }
 
 /** A value as nodes. `open` says where a reference leads; `isWhole` shows all of it. */
 export function shown(value, open, isWhole) {
   const [kind, inner] = typed(value);
-  if (inner === null || inner === undefined) return el("span", { class: "dim" }, "null");
+  if (inner === null || inner === undefined) return dim("null");
   if (kind.endsWith("_LIST") && Array.isArray(inner)) {
-    if (!inner.length) return el("span", { class: "dim" }, "empty list");
+    if (!inner.length) return dim("empty list");
     const most = isWhole ? 500 : 8;
     const item = (one) => el("span", { class: "chip" },
       shown(one !== null && typeof one === "object" && "type" in one ? one : { type: kind.slice(0, -5), value: one }, open, isWhole));
-    return [inner.slice(0, most).map(item),
-      inner.length > most && el("span", { class: "dim" }, "and " + count(inner.length - most) + " more")];
+    return [inner.slice(0, most).map(item), inner.length > most && dim("and " + count(inner.length - most) + " more")];
   }
   switch (kind) {
-    case "STRING": return inner === "" ? el("span", { class: "dim" }, "empty") : text(isWhole ? inner : inner.slice(0, 300), isWhole);
+    case "STRING": return inner === "" ? dim("empty") : text(isWhole ? inner : inner.slice(0, 300), isWhole);
     case "INT64": case "DOUBLE": return String(inner);
     case "TIMESTAMP": return time(inner);
-    case "BYTES": return [el("span", { class: "dim" }, plural(Math.floor(String(inner).replace(/=+$/, "").length * 3 / 4), "byte") + " "),
+    case "BYTES": return [dim(plural(Math.floor(String(inner).replace(/=+$/, "").length * 3 / 4), "byte") + " "),
       el("code", {}, text(String(inner).slice(0, isWhole ? 2_000 : 24)))];
     case "REFERENCE": {
       const name = inner?.recordName ?? "";
       const label = [text(name), inner?.action && inner.action !== "NONE" ? el("span", { class: "kind" }, " " + inner.action) : null];
-      return open ? el("a", { href: open(name, inner?.zoneID?.zoneName) }, label) : label;
+      return open ? link(open(name, inner?.zoneID?.zoneName), label) : label;
     }
     case "LOCATION": return text(`${inner?.latitude}, ${inner?.longitude}`);
     default: return el("code", {}, text(JSON.stringify(inner, null, isWhole ? 2 : 0), isWhole));
   }
 }
 
+/** Reads JSON. A whole number that a script would round is kept exact, and written as it was. */
+export function parse(string) {
+  const exact = (key, value, context) => Number.isInteger(value) && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source) ? BigInt(context.source) : value;
+  return JSON.parse(string, /\d{16}/.test(string) ? exact : undefined);
+}
+
+BigInt.prototype.toJSON = function () { return JSON.rawJSON(String(this)); };
+
 // Requests
 
-/** What the server refused, or that it is gone. */
-export class Refused extends Error {
-  constructor(message, status, remedy) {
-    super(message);
-    this.status = status;
-    this.remedy = remedy;
-  }
-}
+/** What the server refused, or that it is gone: then the status is 0. */
+export function refused(message, status, more) { return Object.assign(new Error(message), { status, ...more }); }
 
 export const session = {};
 
@@ -162,27 +167,24 @@ async function ask(name, params, options) {
   try { answer = await fetch("/api/" + name + (options?.form || !query.size ? "" : "?" + query),
     { ...options, body: options?.form ? query.toString() : options?.body }); } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refused("The command does not answer. It may have ended.", 0);
+    throw refused("The command does not answer. It may have ended.", 0);
   }
   let body;
-  try { body = await answer.json(); } catch { throw new Refused("The answer was cut off.", answer.status); }
-  if (!answer.ok && options?.takes !== "all") throw new Refused(body?.error ?? "The command refused this.", answer.status);
+  try { body = parse(await answer.text()); } catch { throw refused("The answer was cut off.", answer.status); }
+  if (!answer.ok && options?.takes !== "all") throw refused(body?.error ?? "The command refused this.", answer.status);
   return options?.takes === "all" ? { status: answer.status, body } : body;
 }
 
 export function get(name, params, signal) { return ask(name, params, { signal }); }
 
-/** Changes something, with the secret that only this page has. */
-export function post(name, params) {
-  return ask(name, params, { method: "POST", form: true,
-      headers: { "Content-Type": "application/x-www-form-urlencoded", "X-Strandline-Token": session.changeToken } });
-}
+// Only this page has the secret.
+const headers = (type) => ({ "Content-Type": type, "X-Strandline-Token": session.changeToken });
+
+/** Changes something. */
+export function post(name, params) { return ask(name, params, { method: "POST", form: true, headers: headers("application/x-www-form-urlencoded") }); }
 
 /** Sends a body, and takes an answer of any status. */
-export function send(name, params, body) {
-  return ask(name, params,
-    { method: "POST", takes: "all", body, headers: { "Content-Type": "application/json", "X-Strandline-Token": session.changeToken } });
-}
+export function send(name, params, body) { return ask(name, params, { method: "POST", takes: "all", body, headers: headers("application/json") }); }
 
 /** What a verb of the command prints: its lines, and in words what it said besides. */
 export async function run(verb, args, signal) { return checked(await get("run", { verb, w: args ?? [] }, signal)); }
@@ -192,19 +194,17 @@ export async function change(verb, args) { return checked(await post("run", { ve
 
 /** An answer with an error line has still the lines that were printed before it: a damaged record hides no other. */
 function checked(answer) {
-  const failure = answer.notes.find((note) => note.startsWith("error: "));
-  if (failure && !answer.lines.length) {
-    throw new Refused(failure.slice(7), answer.code, answer.notes.find((note) => note.startsWith("try: "))?.slice(5));
+  const said = (kind) => answer.notes.filter((note) => note.startsWith(kind)).map((note) => note.slice(kind.length));
+  const errors = said("error: "), { command, isCut } = answer;
+  if (errors.length && (!answer.lines.length || isCut)) {
+    throw refused(errors[0], answer.code, { remedy: said("try: ")[0], command, isCut });
   }
-  answer.errors = answer.notes.filter((note) => note.startsWith("error: ")).map((note) => note.slice(7));
-  return answer;
+  return { ...answer, errors };
 }
 
 // States
 
-export function loading(what) { return el("div", { class: "loading", role: "status" },
-  el("span", { class: "spin", "aria-hidden": "true" }), what ?? "Reading …"); }
-
+export function loading(what) { return el("div", { class: "loading", role: "status" }, el("span", { class: "spin", "aria-hidden": "true" }), what ?? "Reading …"); }
 export function empty(title, ...hints) { return el("div", { class: "state small" }, el("h2", {}, title), hints.map((hint) => el("p", {}, hint))); }
 
 export function failed(error, again) {
@@ -212,9 +212,11 @@ export function failed(error, again) {
     error.remedy && el("p", {}, "Try ", el("code", {}, text(error.remedy))), again && button("Try again", again));
 }
 
+let turns = 0;
+
 /** Runs `read` and shows in `node` that it is under way, its result, or its failure with a button. */
 export async function into(node, read, what) {
-  const turn = node.turn = {};
+  const turn = node.turn = ++turns;
   const wait = setTimeout(() => { if (node.turn === turn) show(node, loading(what)); }, 150);
   try {
     const nodes = await read();
@@ -224,18 +226,78 @@ export async function into(node, read, what) {
   } finally { clearTimeout(wait); }
 }
 
-/** Shows new facts, and leaves open, scrolled and focused what was. */
-export function renew(board, nodes) {
-  const all = (selector) => [...board.querySelectorAll(selector)], controls = "a, button, summary, input";
+/** Runs `read` while what was shown stays, and shows its result unless it is older than what is shown by then. */
+export async function refresh(board, read) {
+  const turn = ++turns, nodes = await read();
+  if (turn < (board.turn ?? 0)) return;
+  board.turn = turn;
+  renew(board, nodes);
+}
+
+/** What a control is of, so that it is found again among others. */
+function keyOf(control) {
+  const cell = control.closest("tr")?.cells[0], row = cell?.contains(control) ? "" : cell?.querySelector("a")?.href ?? cell?.textContent;
+  return [row, control.getAttribute("href") ?? control.getAttribute("aria-label") ?? control.textContent].join("\n");
+}
+
+/** Shows new facts, and leaves open, scrolled and focused what was. The focus of what is gone goes to the board. */
+export function renew(board, ...nodes) {
+  const all = (selector) => [...board.querySelectorAll(selector)];
   const wasOpen = new Map(all("details").map((one) => [one.dataset.key, [one.open, one.querySelector(".list")?.scrollTop ?? 0]]));
-  const at = all(controls).indexOf(document.activeElement);
+  const was = document.activeElement, focused = board.contains(was) && board !== was && keyOf(was);
   show(board, nodes);
   for (const one of all("details")) if (wasOpen.has(one.dataset.key)) {
     const list = one.querySelector(".list"), [isOpen, top] = wasOpen.get(one.dataset.key);
     one.open = isOpen;
     if (list) list.scrollTop = top;
   }
-  if (at >= 0) all(controls)[at]?.focus({ preventScroll: true });
+  if (focused === false) return;
+  if (!board.hasAttribute("tabindex")) board.tabIndex = -1;
+  const again = all("a, button, summary, input, select").find((one) => keyOf(one) === focused) ?? board;
+  if ("value" in again) again.value = was.value;
+  again.focus({ preventScroll: true });
+}
+
+/** Tabs over a panel: the arrows go from one to the next. */
+export function tabs(titles, panel, choose) {
+  panel.id ||= "panel";
+  panel.setAttribute("role", "tabpanel");
+  const buttons = Object.entries(titles).map(([name, title]) =>
+    button(title, () => choose(name), { role: "tab", "data-name": name, "aria-controls": panel.id }));
+  const bar = el("div", { class: "tabs", role: "tablist", on: { keydown: (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const next = buttons[(buttons.indexOf(document.activeElement) + step + buttons.length) % buttons.length];
+    next.focus();
+    next.click();
+  } } }, buttons);
+  bar.at = (name) => { for (const one of buttons) {
+    one.setAttribute("aria-selected", String(one.dataset.name === name));
+    one.tabIndex = one.dataset.name === name ? 0 : -1;
+  } };
+  return bar;
+}
+
+/** Lays a view with a table out: tools and notes over it, a foot, and a panel and perhaps a list beside it. */
+export function layOut(view, node, title, panelTitle, side) {
+  Object.assign(view, { tools: el("div", { class: "tools" }), notes: el("div", { class: "notes" }), foot: el("div", {}) });
+  view.detail = el("section", { class: "detail", "aria-label": panelTitle, hidden: true });
+  const middle = el("section", { class: "middle", "aria-label": title }, view.tools, view.notes, view.grid.node, view.foot);
+  view.frame = el("div", { class: side ? "split" : "split solo" }, side, middle, view.detail);
+  put(node, view.frame);
+}
+
+/** Opens or closes the panel beside a view's table. The focus of a closed one goes back to the table. */
+export function openPanel(view, isOpen) {
+  if (!isOpen && view.detail.contains(document.activeElement)) view.grid.node.focus();
+  view.frame.classList.toggle("open", isOpen);
+  view.detail.hidden = !isOpen;
+  view.grid.frame();
+}
+
+/** The head of a panel. */
+export function heading(title, more, close, label) {
+  return el("header", {}, el("div", { class: "grow" }, el("h1", {}, title), more && dim(more)), button("×", close, { class: "quiet", "aria-label": label }));
 }
 
 export function toast(message) {
@@ -253,8 +315,7 @@ export async function copy(string) {
 
 /** A line of the command that says the same. */
 export function says(command) {
-  return el("div", { class: "says" }, el("span", { class: "only-reader" }, "The same on the command line:"),
-    el("code", { title: words(command) }, text(command)),
+  return el("div", { class: "says" }, el("span", { class: "only-reader" }, "The same on the command line:"), el("code", { title: words(command) }, text(command)),
     button("Copy", () => copy(command), { "aria-label": "Copy the command" }));
 }
 
@@ -262,21 +323,27 @@ export function says(command) {
 export function confirm(title, sentences, action, isDanger) {
   return new Promise((resolve) => {
     const close = (answer) => { dialog.close(); dialog.remove(); resolve(answer); };
-    const agree = button(action, () => close(true), { class: isDanger ? "danger" : "main" });
     const dialog = el("dialog", { "aria-labelledby": "asks", on: { cancel: () => close(false) } },
       el("h2", { id: "asks" }, title), sentences.map((sentence) => el("p", {}, sentence)),
-      el("div", { class: "row" }, button("Leave it", () => close(false), { autofocus: true }), agree));
+      el("div", { class: "row" }, button("Leave it", () => close(false), { autofocus: true }),
+        button(action, () => close(true), { class: isDanger ? "danger" : "main" })));
     document.body.append(dialog);
     dialog.showModal();
   });
 }
 
+export function card(label, title, isWide, ...children) {
+  return el("section", { class: "card" + (isWide ? " wide" : ""), "aria-label": label }, el("header", {}, el("h2", {}, title)), children);
+}
+
+/** One row of a table of names and values. */
+export function row(name, ...value) { return el("tr", {}, el("th", { scope: "row", title: name.textContent }, name), el("td", {}, value)); }
+
 export function plainTable(label, heads, rows) {
   const numeric = heads.map((head) => head.startsWith("#"));
   return el("div", { class: "scroll-x" }, el("table", { class: "plain", "aria-label": label },
     el("thead", {}, el("tr", {}, heads.map((head, at) => el("th", { scope: "col", class: numeric[at] && "num" }, head.replace(/^#/, ""))))),
-    el("tbody", {},
-      rows.map((row) => el("tr", {},
+    el("tbody", {}, rows.map((row) => el("tr", {},
         row.map((cell, at) => cell instanceof HTMLTableCellElement ? cell : el("td", { class: numeric[at] && "num" }, cell)))))));
 }
 
@@ -292,6 +359,9 @@ export function calmly(milliseconds, body) {
 // The table
 
 const rowHeight = 26;
+// Browsers have a limit to the height of an element; what is higher scrolls faster than it is shown.
+const heightMax = 15_000_000;
+export const noRows = { length: 0, at: () => undefined, near: () => {} };
 
 /**
  * A table of which only the rows in sight are elements. `rows` has `length`, `at(i)` (undefined while it is not there, which
@@ -302,15 +372,13 @@ export class Grid {
     this.open = open;
     this.sort = sort;
     this.columns = [];
-    this.rows = { length: 0, at: () => undefined, near: () => {} };
+    this.rows = noRows;
     this.current = -1;
     this.first = this.last = 0;
     this.isAt = at ?? (() => false);
     this.head = el("div", { class: "grid-head", role: "row", "aria-rowindex": 1 });
     this.body = el("div", { class: "grid-body", role: "rowgroup" });
-    this.node = el("div",
-      { class: "grid", role: "grid", tabindex: 0, "aria-label": label,
-        on: { scroll: () => this.frame(), keydown: (event) => this.key(event) } },
+    this.node = el("div", { class: "grid", role: "grid", tabindex: 0, "aria-label": label, on: { scroll: () => this.frame(), keydown: (event) => this.key(event) } },
       this.head, this.body);
     this.watcher = new ResizeObserver(() => this.frame());
     this.watcher.observe(this.node);
@@ -325,13 +393,13 @@ export class Grid {
     this.columns = columns;
     this.template = columns.map((column, at) => at === columns.length - 1 ? `minmax(${column.width}ch, 1fr)` : column.width + "ch").join(" ");
     this.head.style.gridTemplateColumns = this.template;
-    show(this.head, columns.map((column) => {
+    renew(this.head, columns.map((column) => {
       const mark = column.order === "asc" ? " ↑" : column.order === "desc" ? " ↓" : "";
       const label = [text(column.name), mark];
       return el("div", {
         class: "cell" + (column.isNumeric ? " num" : ""), role: "columnheader", title: words(column.name),
         "aria-sort": column.order === "asc" ? "ascending" : column.order === "desc" ? "descending" : undefined,
-      }, column.field && this.sort ? button(label, () => this.sort(column)) : label);
+      }, column.field && this.sort ? button(label, () => this.sort(column), { "aria-label": "Sort by " + words(column.name) }) : label);
     }));
     this.draw();
   }
@@ -342,18 +410,20 @@ export class Grid {
     this.draw();
   }
 
-  frame() {
-    if (this.isAsked) return;
-    this.isAsked = true;
-    requestAnimationFrame(() => { this.isAsked = false; this.draw(); });
+  frame() { this.asked ??= requestAnimationFrame(() => { this.asked = undefined; this.draw(); }); }
+
+  /** How many pixels of rows one of the scroll bar is. */
+  get scale() {
+    const view = this.node.clientHeight, height = this.rows.length * rowHeight;
+    return height > heightMax ? (height - view) / (heightMax - view) : 1;
   }
 
   draw() {
-    const length = this.rows.length;
+    const length = this.rows.length, scale = this.scale;
     this.node.setAttribute("aria-rowcount", (this.rows.total ?? length) + 1);
-    this.body.style.height = length * rowHeight + "px";
+    this.body.style.height = Math.min(heightMax, length * rowHeight) + "px";
     this.body.style.width = Math.max(this.head.scrollWidth, this.node.clientWidth) + "px";
-    const top = Math.max(0, this.node.scrollTop);
+    const top = Math.max(0, this.node.scrollTop) * scale, offset = top - top / scale;
     const first = Math.max(0, Math.floor(top / rowHeight) - 8);
     const last = Math.min(length, Math.ceil((top + this.node.clientHeight) / rowHeight) + 8);
     this.rows.near(last);
@@ -364,11 +434,13 @@ export class Grid {
       const row = this.rows.at(at);
       let node = row && old.get(row);
       if (!node || node.template !== this.template) node = this.row(row);
-      node.style.transform = `translateY(${at * rowHeight}px)`;
+      node.style.transform = `translateY(${at * rowHeight - offset}px)`;
       node.dataset.at = at;
       node.id = "row-" + at;
       node.setAttribute("aria-rowindex", at + 2);
-      node.classList.toggle("at", at === this.current || (row !== undefined && this.isAt(row)));
+      const isAt = at === this.current || (row !== undefined && this.isAt(row));
+      node.classList.toggle("at", isAt);
+      node.setAttribute("aria-selected", String(isAt));
       nodes.push(node);
     }
     this.body.replaceChildren(...nodes);
@@ -385,8 +457,7 @@ export class Grid {
     node.template = this.template;
     node.style.gridTemplateColumns = this.template;
     for (const column of this.columns) {
-      put(node, el("div", { class: "cell" + (column.isNumeric ? " num" : ""), role: "gridcell" },
-          row ? column.cell(row) : el("span", { class: "dim" }, "…")));
+      put(node, el("div", { class: "cell" + (column.isNumeric ? " num" : ""), role: "gridcell" }, row ? column.cell(row) : dim("…")));
     }
     if (row) row.isNew = false;
     return node;
@@ -395,9 +466,9 @@ export class Grid {
   choose(at, isOpening) {
     if (!this.rows.length) return;
     this.current = Math.max(0, Math.min(this.rows.length - 1, at));
-    const top = this.current * rowHeight, height = this.node.clientHeight - this.head.offsetHeight;
-    if (top < this.node.scrollTop) this.node.scrollTop = top;
-    else if (top + rowHeight > this.node.scrollTop + height) this.node.scrollTop = top + rowHeight - height;
+    const top = this.current * rowHeight, height = this.node.clientHeight - this.head.offsetHeight, scale = this.scale;
+    if (top < this.node.scrollTop * scale) this.node.scrollTop = top / scale;
+    else if (top + rowHeight > this.node.scrollTop * scale + height) this.node.scrollTop = (top + rowHeight - height) / scale;
     this.draw();
     const row = this.rows.at(this.current);
     if (isOpening && row) this.open(row);

@@ -1,8 +1,8 @@
 // The views of a local server: its data as a client asks for it, the requests that it answered, its faults, and its journal.
 
 import {
-  Grid, address, button, bytes, calmly, copy, count, el, empty, failed, get, into, plural, plainTable, post, put,
-  renew, send, session, show, shown, text, time, toast, typed, widthOf, words,
+  Grid, address, button, bytes, calmly, copy, count, dim, el, empty, get, heading, hint, into, isNumber, layOut, openPanel, parse, plainTable,
+  plural, post, put, refresh, renew, row, send, session, show, shown, tabs, text, time, toast, trouble, typed, widthOf, words,
 } from "./parts.js";
 import { LogView } from "./store.js";
 
@@ -16,21 +16,31 @@ export function serverViews() {
 }
 
 /** A record of the wire as the table shows it. */
-const field = (value) => (value && typeof value === "object" ? ("type" in value ? value : { type: Array.isArray(value.value) ? "STRING_LIST" : typeof value.value === "number" ? "INT64" : "STRING",
-  value: value.value }) : value);
+const field = (value) => (value && typeof value === "object" && !("type" in value)
+  ? { type: Array.isArray(value.value) ? "STRING_LIST" : isNumber(value.value) ? "INT64" : "STRING", value: value.value } : value);
 
 /** One field's value from what was typed: JSON, or text as it stands. */
 function valueOf(string, kind) {
   let value = string;
-  try { value = JSON.parse(string); } catch { /* It is text. */ }
+  try { value = parse(string); } catch { /* It is text. */ }
   if (kind === "STRING" || kind === "BYTES") return { value: string, type: kind };
   if (kind === "REFERENCE") return { value: { recordName: string, action: "NONE" }, type: kind };
+  if (kind === "LOCATION" && !value.latitude) {
+    const [latitude, longitude] = string.split(",").map(Number);
+    return { value: { latitude, longitude }, type: kind };
+  }
+  if (kind.endsWith("_LIST") && Array.isArray(value)) {
+    const item = (one) => valueOf(typeof one === "string" ? one : JSON.stringify(one), kind.slice(0, -5)).value;
+    return { value: value.map(item), type: kind };
+  }
   if (kind) return { value, type: kind };
-  if (typeof value === "number") return { value, type: Number.isInteger(value) ? "INT64" : "DOUBLE" };
-  if (Array.isArray(value)) return { value, type: typeof value[0] === "number" ? "INT64_LIST" : "STRING_LIST" };
+  if (isNumber(value)) return { value, type: Number.isInteger(value) || typeof value === "bigint" ? "INT64" : "DOUBLE" };
+  if (Array.isArray(value)) return { value, type: isNumber(value[0]) ? "INT64_LIST" : "STRING_LIST" };
   return { value: value !== null && typeof value === "object" ? value : string, type: "STRING" };
 }
 
+const keyOf = (database) => [database.container, database.environment, database.scope, database.user].join("\n");
+const valueKinds = ["STRING", "INT64", "DOUBLE", "TIMESTAMP", "REFERENCE", "BYTES", "LOCATION"];
 const living = (zone) => Object.values(zone.types).reduce((sum, number) => sum + number, 0);
 
 // Data
@@ -38,74 +48,64 @@ const living = (zone) => Object.values(zone.types).reduce((sum, number) => sum +
 class Data {
   constructor(node, params) {
     this.side = el("nav", { class: "side", "aria-label": "Databases and zones" });
-    this.tabs = el("div", { class: "tabs", role: "tablist" });
     this.form = el("div", { class: "tools form" });
     this.results = el("div", { class: "notes" });
     this.grid = new Grid("Records of the answer", { open: (record) => this.pick(record), at: (record) => record === this.picked });
     this.detail = el("section", { class: "detail", "aria-label": "One record", hidden: true });
-    this.frame = el("div", { class: "split" }, this.side,
-      el("section", { class: "middle", "aria-label": "Data" }, this.tabs, this.form, this.results, this.grid.node), this.detail);
+    const answers = el("div", { class: "middle grow" }, this.form, this.results, this.grid.node);
+    this.tabs = tabs({ query: "Query", lookup: "Look-up", changes: "Changes" }, answers, (tab) => { location.hash = this.to({ tab }); });
+    this.frame = el("div", { class: "split" }, this.side, el("section", { class: "middle", "aria-label": "Data" }, this.tabs, answers), this.detail);
     put(node, this.frame);
     this.filters = [];
     // It counts all records.
-    this.again = calmly(3_000, () => this.readSide().then(() => this.showSide()).catch(() => {}));
+    this.again = calmly(3_000, () => refresh(this.side, async () => this.sideNodes(await get("databases"))).catch(() => {}));
     this.update(params);
   }
 
-  close() {}
   found() { this.update(this.params); }
   heard(name) { if (name === "request") this.again(); }
   escape() { this.pick(undefined); }
 
-  async readSide() { this.databases = await get("databases"); }
-
-  async update(params) {
+  update(params) {
     this.params = params;
-    try { await this.readSide(); } catch (error) { return show(this.results, failed(error, () => this.update(params))); }
-    const key = (one) => [one.container, one.environment, one.scope, one.user].join("\n");
-    this.database = this.databases.find((one) => key(one) === params.get("database")) ?? this.databases.find((one) => one.zones.length) ?? this.databases[0];
-    this.key = this.database && key(this.database);
+    into(this.results, async () => {
+      const databases = await get("databases");
+      return this.params === params ? this.showDatabases(databases, params) : undefined;
+    });
+  }
+
+  showDatabases(databases, params) {
+    this.database = databases.find((one) => keyOf(one) === params.get("database")) ?? databases.find((one) => one.zones.length) ?? databases[0];
+    this.key = this.database && keyOf(this.database);
+    this.tabs.hidden = this.grid.node.hidden = !this.database;
     if (!this.database) {
-      show(this.side);
-      show(this.tabs);
-      show(this.form);
-      this.grid.node.hidden = true;
-      return show(this.results, empty("No app has written anything yet", "Point one at this server:",
-          el("code", {}, text(`strandline sync --url ${location.origin} --container ID STORE`))));
+      for (const node of [this.side, this.form]) show(node);
+      return empty("No app has written anything yet", "Point one at this server:",
+        el("code", {}, text(`strandline sync --url ${location.origin} --container ID STORE`)));
     }
-    this.grid.node.hidden = false;
     this.zone = this.database.zones.find((one) => one.zoneName === params.get("zone"))
       ?? this.database.zones.reduce((most, one) => most && living(most) >= living(one) ? most : one, undefined);
     this.tab = params.get("tab") ?? "query";
-    this.showSide();
-    this.showTabs();
+    renew(this.side, this.sideNodes(databases));
+    this.tabs.at(this.tab);
     this.token = params.get("token") ?? "";
     this.showForm();
-    if (this.zone) this.ask();
-    else show(this.results, empty("No zone is in this database"));
+    return this.zone ? this.ask() : empty("No zone is in this database");
   }
 
   to(changes) { return address("data", { database: this.key, zone: this.zone?.zoneName, tab: this.tab, ...changes }); }
 
-  showSide() {
-    show(this.side, this.databases.map((one) => {
-      const database = [one.container, one.environment, one.scope, one.user].join("\n");
-      return [el("h3", { title: words(one.user) }, text(one.container),
-        el("div", { class: "kind" }, one.scope, ", ", text(one.environment),
+  sideNodes(databases) {
+    return databases.map((one) => {
+      const database = keyOf(one);
+      return [el("h3", { title: words(one.user) }, text(one.container), el("div", { class: "kind" }, one.scope, ", ", text(one.environment),
           one.user ? [", user ", text(one.user.length > 14 ? one.user.slice(0, 13) + "…" : one.user)] : null)),
-        one.zones.map((zone) => el("a",
-          { href: address("data", { database, zone: zone.zoneName, tab: this.tab }),
+        one.zones.map((zone) => el("a", { href: address("data", { database, zone: zone.zoneName, tab: this.tab }),
             "aria-current": database === this.key && zone.zoneName === this.zone?.zoneName ? "true" : undefined,
             title: plural(zone.deleted, "tombstone") },
-          el("span", { class: "grow" }, text(zone.zoneName)), el("span", { class: "dim" }, count(living(zone))))),
+          el("span", { class: "grow" }, text(zone.zoneName)), dim(count(living(zone))))),
         one.zones.length === 0 && el("p", { class: "loading" }, "no zone")];
-    }));
-  }
-
-  showTabs() {
-    const tab = (name, title) => button(title, () => { location.hash = this.to({ tab: name }); },
-      { role: "tab", "aria-selected": String(this.tab === name) });
-    show(this.tabs, tab("query", "Query"), tab("lookup", "Look-up"), tab("changes", "Changes"));
+    });
   }
 
   showForm() {
@@ -113,8 +113,7 @@ class Data {
     if (!this.zone) return show(this.form);
     const ask = button("Ask", () => this.ask(), { class: "main" });
     if (this.tab === "lookup") {
-      this.names = el("input",
-        { type: "search", placeholder: "names, separated by spaces", size: 40, value: this.params.get("names") ?? "",
+      this.names = el("input", { type: "search", placeholder: "names, separated by spaces", size: 40, value: this.params.get("names") ?? "",
           on: { keydown: (event) => { if (event.key === "Enter") this.ask(); } } });
       return show(this.form, named("Records", this.names), ask);
     }
@@ -128,46 +127,47 @@ class Data {
     this.type.onchange = () => this.ask();
     this.sort = el("input", { placeholder: "field, or field:desc", size: 14 });
     this.limit = el("input", { value: "100", size: 4, inputmode: "numeric" });
-    const row = (filter) => {
+    const condition = (filter) => {
       const comparator = el("select", { "aria-label": "Comparator" },
         session.comparators.map((name) => el("option", { value: name, selected: name === filter.comparator }, name)));
       const kind = el("select", { "aria-label": "Type of the value" },
-        ["", "STRING", "INT64", "DOUBLE", "TIMESTAMP", "REFERENCE", "BYTES"].map((name) => el("option", { value: name, selected: name === filter.kind }, name || "as it reads")));
+        ["", ...valueKinds, ...valueKinds.map((name) => name + "_LIST")].map((name) => el("option", { value: name, selected: name === filter.kind }, name || "as it reads")));
       const name = el("input", { value: filter.name, placeholder: "field", "aria-label": "Field", size: 10 });
       const value = el("input", { value: filter.value, placeholder: "value", "aria-label": "Value", size: 16 });
-      const node = el("div", { class: "row" }, name, comparator, value, kind,
+      const distance = el("input", { value: filter.distance, placeholder: "metres", "aria-label": "Distance", size: 8, hidden: filter.comparator !== "NEAR" });
+      const node = el("div", { class: "row" }, name, comparator, value, kind, distance,
         button("×", () => { this.filters = this.filters.filter((one) => one !== filter); node.remove(); this.ask(); },
           { class: "quiet", "aria-label": "Remove this condition" }));
       node.addEventListener("change", () => {
-        Object.assign(filter, { name: name.value, comparator: comparator.value, value: value.value, kind: kind.value });
+        distance.hidden = comparator.value !== "NEAR";
+        if (!distance.hidden) kind.value = "LOCATION";
+        Object.assign(filter, { name: name.value, comparator: comparator.value, value: value.value, kind: kind.value, distance: distance.value });
         this.ask();
       });
       return node;
     };
-    const conditions = el("div", { class: "conditions" }, this.filters.map(row));
-    show(this.form, named("Type", this.type), named("Sorted by", this.sort), named("At most", this.limit), conditions,
-      button("Add a condition", () => {
-        const filter = { name: "", comparator: session.comparators[0], value: "", kind: "" };
+    const conditions = el("div", { class: "conditions" }, this.filters.map(condition));
+    show(this.form, named("Type", this.type), named("Sorted by", this.sort), named("At most", this.limit), conditions, button("Add a condition", () => {
+        const filter = { name: "", comparator: session.comparators[0], value: "", kind: "", distance: "1000" };
         this.filters.push(filter);
-        conditions.append(row(filter));
+        conditions.append(condition(filter));
       }), ask);
   }
 
   /** The endpoint and the body of the request that the form describes. */
   request() {
     const zoneID = { zoneName: this.zone.zoneName };
-    if (this.tab === "lookup") return ["records/lookup",
-      { zoneID, records: this.names.value.split(/\s+/).filter(Boolean).map((recordName) => ({ recordName })) }];
+    if (this.tab === "lookup") return ["records/lookup", { zoneID, records: this.names.value.split(/\s+/).filter(Boolean).map((recordName) => ({ recordName })) }];
     if (this.tab === "changes") return ["changes/zone",
       { zones: [{ zoneID, ...(this.since.value ? { syncToken: this.since.value } : {}), resultsLimit: Number(this.limit.value) || 50 }] }];
     const query = { recordType: this.type.value };
-    const filters = this.filters.filter((one) => one.name);
-    if (filters.length) query.filterBy = filters.map((one) => ({ fieldName: one.name, comparator: one.comparator,
-      fieldValue: valueOf(one.value, one.kind) }));
+    // A search for words may be in all fields.
+    const filters = this.filters.filter((one) => one.name || one.comparator.endsWith("_TOKENS"));
+    if (filters.length) query.filterBy = filters.map((one) => ({ ...(one.name ? { fieldName: one.name } : {}), comparator: one.comparator,
+      fieldValue: valueOf(one.value, one.kind), ...(one.comparator === "NEAR" ? { distance: Number(one.distance) || 1_000 } : {}) }));
     const [fieldName, order] = this.sort.value.trim().split(":");
     if (fieldName) query.sortBy = [{ fieldName, ascending: order !== "desc" }];
-    return ["records/query",
-      { zoneID, query, resultsLimit: Number(this.limit.value) || 100, ...(this.marker ? { continuationMarker: this.marker } : {}) }];
+    return ["records/query", { zoneID, query, resultsLimit: Number(this.limit.value) || 100, ...(this.marker ? { continuationMarker: this.marker } : {}) }];
   }
 
   ask(marker) {
@@ -186,17 +186,18 @@ class Data {
       const path = `/database/1/${[container, environment, scope].map(encodeURIComponent).join("/")}/${endpoint}`;
       const json = JSON.stringify(body, null, 2);
       const quote = (string) => "'" + string.replaceAll("'", "'\\''") + "'";
+      const url = location.origin + path + (session.needsAPIToken ? "?ckAPIToken=TOKEN" : "");
       const refusal = page.serverErrorCode ?? answer.body.serverErrorCode;
       return [
-        refusal && el("div", { class: "note bad" }, text(`${answer.status} ${refusal}: ${page.reason ?? answer.body.reason ?? ""}`)),
-        el("div", { class: "row" }, el("span", { class: "dim" }, plural((page.records ?? []).length, "record")),
+        refusal && trouble(text(`${answer.status} ${refusal}: ${page.reason ?? answer.body.reason ?? ""}`)),
+        el("div", { class: "row" }, dim(plural((page.records ?? []).length, "record")),
           page.continuationMarker && button("Next page", () => this.ask(page.continuationMarker)),
           page.syncToken && this.tab === "changes" && [button(page.moreComing ? "Next page" : "Again from here",
             () => { this.since.value = page.syncToken; this.ask(); }),
-            el("span", { class: "dim" }, page.moreComing ? "more is coming; token " : "the end; token "),
+            dim(page.moreComing ? "more is coming; token " : "the end; token "),
             el("code", {}, text(page.syncToken.slice(0, 24)), "…")],
           el("span", { class: "grow" }), button("Copy as curl",
-            () => copy(`curl -X POST ${quote(location.origin + path)} -H 'Content-Type: application/json' -d ${quote(JSON.stringify(body))}`))),
+            () => copy(`curl -X POST ${quote(url)} -H 'Content-Type: application/json' -d ${quote(JSON.stringify(body))}`))),
         el("details", { open: this.showsJSON, on: { toggle: (event) => { this.showsJSON = event.target.open; } } },
           el("summary", { class: "dim" }, "The request and its answer as JSON"),
           el("pre", { class: "json" }, text("POST " + path + "\n" + json, true)),
@@ -206,20 +207,16 @@ class Data {
   }
 
   setRecords(records) {
-    const names = new Set();
-    const known = records.slice(0, 200).flatMap((record) => Object.keys(record.fields ?? {}));
-    for (const name of known) if (name !== "strandlineStamp") names.add(name);
+    const names = new Set(records.slice(0, 200).flatMap((record) => Object.keys(record.fields ?? {})));
+    names.delete("strandlineStamp");
     const label = (value) => value?.type === "TIMESTAMP" ? "00/00/0000, 00:00:00 PM" : String(typed(field(value) ?? "")[1] ?? "");
     this.grid.setColumns([
-      { name: "record", width: widthOf("record", records.slice(0, 100).map((record) => record.recordName ?? ""), 30),
-        cell: (record) => text(record.recordName) },
-      { name: "state", width: 13,
-        cell: (record) => record.deleted ? el("span", { class: "tag warn" }, "tombstone") : record.serverErrorCode ? el("span",
+      { name: "record", width: widthOf("record", records.slice(0, 100).map((record) => record.recordName ?? ""), 30), cell: (record) => text(record.recordName) },
+      { name: "state", width: 13, cell: (record) => record.deleted ? el("span", { class: "tag warn" }, "tombstone") : record.serverErrorCode ? el("span",
           { class: "tag bad" }, text(record.serverErrorCode)) : text(record.recordType ?? "") },
       { name: "tag", width: 10, cell: (record) => text(record.recordChangeTag ?? "") },
-      ...[...names].sort().map((name) => ({ name,
-        width: widthOf(name, records.slice(0, 60).map((record) => label(record.fields?.[name])), 30),
-        cell: (record) => record.fields?.[name] ? shown(field(record.fields[name])) : el("span", { class: "dim" }, "–") })),
+      ...[...names].sort().map((name) => ({ name, width: widthOf(name, records.slice(0, 60).map((record) => label(record.fields?.[name])), 30),
+        cell: (record) => record.fields?.[name] ? shown(field(record.fields[name])) : dim("–") })),
     ]);
     this.grid.setRows({ length: records.length, at: (index) => records[index], near: () => {} });
     this.pick(undefined);
@@ -227,55 +224,41 @@ class Data {
 
   pick(record) {
     this.picked = record;
-    this.detail.hidden = !record;
-    this.frame.classList.toggle("open", Boolean(record));
-    this.grid.frame();
+    openPanel(this, Boolean(record));
     if (!record) return;
     const times = [["created", record.created], ["modified", record.modified]].filter(([, one]) => one?.timestamp);
-    show(this.detail, el("header", {},
-        el("div", { class: "grow" }, el("h1", {}, text(record.recordName)), el("span", { class: "dim" }, text(record.recordType ?? ""))),
-        button("×", () => this.pick(undefined), { class: "quiet", "aria-label": "Close the record" })),
-      el("div", { class: "body" },
-        el("table", { class: "fields" },
-          times.map(([name, one]) => el("tr", {}, el("th", { scope: "row" }, name),
-            el("td", {}, time(one.timestamp), el("span", { class: "kind" }, text(one.userRecordName ?? ""))))),
-        Object.entries(record.fields ?? {}).sort().map(([name, value]) => el("tr", {},
-          el("th", { scope: "row", title: words(name) }, text(name)),
-          el("td", {}, el("span", { class: "kind" }, text(value.type ?? "")), shown(field(value), undefined, true))))),
-      el("details", {}, el("summary", { class: "dim" }, "As JSON"),
-        el("pre", { class: "json" }, text(JSON.stringify(record, null, 2), true)))));
+    show(this.detail, heading(text(record.recordName), text(record.recordType ?? ""), () => this.pick(undefined), "Close the record"),
+      el("div", { class: "body" }, el("table", { class: "fields" }, times.map(([name, one]) => row(text(name), time(one.timestamp), el("span", { class: "kind" }, text(one.userRecordName ?? "")))),
+        Object.entries(record.fields ?? {}).sort().map(([name, value]) => row(text(name), el("span", { class: "kind" }, text(value.type ?? "")),
+          shown(field(value), undefined, true)))),
+      el("details", {}, el("summary", { class: "dim" }, "As JSON"), el("pre", { class: "json" }, text(JSON.stringify(record, null, 2), true)))));
   }
 }
 
 // Requests
 
+const bodyBytesKept = 32 << 10;
+
 class Requests {
   constructor(node) {
-    this.tools = el("div", { class: "tools" });
-    this.notes = el("div", { class: "notes" });
     this.list = [];
     this.grid = new Grid("Requests", { open: (request) => this.pick(request), at: (request) => request.number === this.picked });
-    this.detail = el("section", { class: "detail", "aria-label": "One request", hidden: true });
-    this.frame = el("div", { class: "split solo" },
-      el("section", { class: "middle", "aria-label": "Requests" }, this.tools, this.notes, this.grid.node), this.detail);
-    put(node, this.frame);
+    layOut(this, node, "Requests", "One request");
     const status = (request) => request.status === undefined ? el("span", { class: "tag bad" }, "no answer") : el("span",
-      { class: "tag" + (request.status >= 500 ? " bad" : request.status >= 400 ? " warn" : "") }, request.status);
+      { class: "tag" + (request.status >= 500 ? " bad" : request.status >= 400 ? " warn" : "") }, request.status, request.isStream && " push");
     this.grid.setColumns([
       { name: "no.", width: 8, isNumeric: true, cell: (request) => count(request.number) },
       { name: "time", width: 24, cell: (request) => time(request.milliseconds) },
-      { name: "status", width: 12,
-        cell: (request) => [status(request), request.retryAfter && el("span", { class: "kind" }, " " + request.retryAfter + " s")] },
+      { name: "status", width: 12, cell: (request) => [status(request), request.retryAfter && el("span", { class: "kind" }, " " + request.retryAfter + " s")] },
       { name: "what", width: 46, cell: (request) => this.what(request) },
       { name: "latency", width: 11, isNumeric: true,
         cell: (request) => request.microseconds < 10_000 ? (request.microseconds / 1_000).toFixed(1) + " ms" : count(Math.round(request.microseconds / 1_000)) + " ms" },
       { name: "sent", width: 12, isNumeric: true, cell: (request) => bytes(request.sentBytes) },
-      { name: "received", width: 12, isNumeric: true,
-        cell: (request) => request.receivedBytes === undefined ? "–" : bytes(request.receivedBytes) },
+      { name: "received", width: 12, isNumeric: true, cell: (request) => request.receivedBytes === undefined ? "–" : bytes(request.receivedBytes) },
     ]);
     this.only = el("select", { "aria-label": "Which requests", on: { change: () => this.draw() } },
       [["all", "All requests"], ["bad", "Only refused or lost ones"]].map(([value, title]) => el("option", { value }, title)));
-    this.where = el("span", { class: "dim grow", role: "status" });
+    this.where = el("span", { class: "dim grow where" });
     put(this.tools, this.only, this.where, button("Clear", () => { this.list = []; this.draw(); }));
     this.soon = calmly(60, () => this.draw());
     this.found();
@@ -284,18 +267,19 @@ class Requests {
   /** The endpoint, then whose it is. */
   what(request) {
     const [, container, endpoint] = request.path.match(/^\/database\/1\/(.*)\/([^/]*\/[^/]*)$/) ?? [undefined, "", request.path];
-    return [el("span", { class: "dim" }, request.method + " "), text(endpoint), el("span", { class: "dim" }, "  ", text(container))];
+    return [dim(request.method + " "), text(endpoint), dim("  ", text(container))];
   }
 
-  close() {}
   escape() { this.pick(undefined); }
 
-  async found() {
-    try {
-      this.list = (await get("requests")).reverse();
-      show(this.notes);
+  /** The list may be another process's: what came before counts no more, and what comes meanwhile does. */
+  found() {
+    this.list = [];
+    into(this.notes, async () => {
+      const found = (await get("requests")).reverse(), newest = found[0]?.number ?? 0;
+      this.list = [...this.list.filter((one) => one.number > newest), ...found];
       this.draw();
-    } catch (error) { show(this.notes, failed(error, () => this.found())); }
+    });
   }
 
   heard(name, data) {
@@ -309,28 +293,24 @@ class Requests {
     const list = this.only.value === "bad" ? this.list.filter((one) => !(one.status < 400)) : this.list;
     this.grid.setRows({ length: list.length, at: (index) => list[index], near: () => {} }, true);
     show(this.where, plural(list.length, "request"));
-    show(this.notes,
-      list.length ? null : empty("No request yet", "They are shown here as apps send them; this page's own are not among them."));
+    show(this.notes, list.length ? null : empty("No request yet", "They are shown here as apps send them; this page's own are not among them."));
   }
 
   async pick(request) {
     this.picked = request?.number;
-    this.detail.hidden = !request;
-    this.frame.classList.toggle("open", Boolean(request));
-    this.grid.frame();
+    openPanel(this, Boolean(request));
     if (!request) return;
     const body = el("div", { class: "body" });
-    show(this.detail, el("header", {}, el("h1", { class: "grow" }, text(request.path)),
-        button("×", () => this.pick(undefined), { class: "quiet", "aria-label": "Close the request" })),
-      body);
+    show(this.detail, heading(text(request.path), undefined, () => this.pick(undefined), "Close the request"), body);
     into(body, async () => {
       const whole = await get("request", { number: request.number });
-      const pretty = (string) => { try { return JSON.stringify(JSON.parse(string), null, 2); } catch { return string; } };
-      return [el("h3", {}, `Sent, ${bytes(whole.sentBytes)}`),
-        el("pre", { class: "json" }, whole.sent ? text(pretty(whole.sent), true) : "nothing"),
-        el("h3", {},
-          whole.status === undefined ? "No answer was sent" : `Received, ${whole.status}, ${bytes(whole.receivedBytes)}`), whole.received ? el("pre",
-          { class: "json" }, text(pretty(whole.received), true)) : el("p", { class: "dim" }, "nothing, or a token that is not shown")];
+      const pretty = (string) => { try { return JSON.stringify(parse(string), null, 2); } catch { return string; } };
+      const body = (string, size, otherwise) => [size > bodyBytesKept && el("p", { class: "note" }, `Only its first ${bytes(bodyBytesKept)} are kept.`),
+        string ? el("pre", { class: "json" }, text(pretty(string), true)) : hint(otherwise)];
+      const received = whole.isStream ? "A push, which is not kept" : whole.status === undefined ? "No answer was sent"
+        : `Received, ${whole.status}, ${bytes(whole.receivedBytes)}`;
+      return [el("h3", {}, `Sent, ${bytes(whole.sentBytes)}`), body(whole.sent, whole.sentBytes, "nothing"),
+        el("h3", {}, received), body(whole.received, whole.receivedBytes, "nothing, or a token that is not shown")];
     });
   }
 }
@@ -339,8 +319,7 @@ class Requests {
 
 const faultKinds = [
   { name: "latency", title: "Latency", unit: "ms before each answer", hint: "0", explain: "Every answer is held back." },
-  { name: "throttle", title: "503 with Retry-After", unit: "requests:seconds", hint: "3:2",
-    explain: "The next requests are refused, and say how long to wait." },
+  { name: "throttle", title: "503 with Retry-After", unit: "requests:seconds", hint: "3:2", explain: "The next requests are refused, and say how long to wait." },
   { name: "drop-answer", title: "Lost answer", unit: "number of the upload, from now", hint: "1",
     explain: "That upload is applied and durable, and its answer never comes." },
   { name: "expired-tokens", title: "Expired change tokens", explain: "Change tokens given out before are refused." },
@@ -354,60 +333,46 @@ const faultKinds = [
 
 class Faults {
   constructor(node) {
-    this.board = el("div", { class: "board" });
-    put(node, this.board);
+    put(node, this.board = el("div", { class: "board" }));
     this.found();
   }
 
-  close() {}
   found() { into(this.board, async () => this.nodes(await get("faults"))); }
-  heard(name, data) { if (name === "faults" && document.activeElement?.tagName !== "INPUT") renew(this.board, this.nodes(data)); }
+  heard(name, data) { if (name === "faults") refresh(this.board, async () => this.nodes(data)); }
 
   /** The words of `serve` for a state. */
   words(state) {
-    const list = [];
-    if (state.latency) list.push("--latency", String(state.latency));
-    if (state.throttle) list.push("--throttle",
-      typeof state.throttle === "string" ? state.throttle : `${state.throttle.requests ?? 1}:${state.throttle.seconds ?? 1}`);
-    if (state["drop-answer"]) list.push("--drop-answer", String(state["drop-answer"]));
-    if (Number(state.clock)) list.push("--clock", String(state.clock));
-    for (const name of ["expired-tokens", "replay-page", "quota-exceeded", "require-session", "strict-rotation"]) if (state[name]) list.push("--" + name);
-    return list;
+    return faultKinds.filter(({ name }) => state[name] && Number(state[name]) !== 0)
+      .flatMap(({ name, unit }) => unit ? ["--" + name, String(state[name])] : ["--" + name]);
   }
 
-  async set(state) {
-    try {
-      renew(this.board, this.nodes(await post("faults", { w: this.words(state) })));
-    } catch (error) {
-      toast(error.message);
-      this.found();
-    }
+  /** Changes some faults. The others are as they are by now: one may have been used up since it was drawn. */
+  set(changes) {
+    const read = async () => this.nodes(await post("faults", { w: this.words({ ...await get("faults"), ...changes }) }));
+    refresh(this.board, read).catch((error) => { toast(error.message); this.found(); });
   }
 
   nodes(state) {
     const isOn = (name) => Boolean(state[name]);
     const on = faultKinds.filter((one) => isOn(one.name)).length;
-    const value = (name) => name === "throttle" ? state.throttle && `${state.throttle.requests ?? ""}:${state.throttle.seconds ?? 1}` : state[name];
     const rows = faultKinds.map((one) => {
       const box = one.unit && el("input",
-        { value: isOn(one.name) ? value(one.name) : "", placeholder: one.hint, size: 7, "aria-label": one.title + ", " + one.unit });
+        { value: isOn(one.name) ? state[one.name] : "", placeholder: one.hint, size: 7, "aria-label": one.title + ", " + one.unit });
       const turn = () => {
-        const next = { ...state,
-          [one.name]: isOn(one.name) ? undefined : one.unit ? box.value || (one.hint === "0" ? "500" : one.hint) : true };
-        if (one.name === "strict-rotation" && next["strict-rotation"]) next["require-session"] = true;
-        if (one.name === "require-session" && !next["require-session"]) next["strict-rotation"] = false;
-        this.set(next);
+        const value = isOn(one.name) ? undefined : one.unit ? box.value || (one.hint === "0" ? "500" : one.hint) : true;
+        const other = one.name === "strict-rotation" && value ? { "require-session": true } : one.name === "require-session" && !value
+          ? { "strict-rotation": undefined } : {};
+        this.set({ [one.name]: value, ...other });
       };
-      if (box) box.addEventListener("keydown", (event) => { if (event.key === "Enter") this.set({ ...state, [one.name]: box.value }); });
+      box?.addEventListener("keydown", (event) => { if (event.key === "Enter") this.set({ [one.name]: box.value }); });
       return [button(isOn(one.name) ? "On" : "Off", turn, { "aria-pressed": String(isOn(one.name)), "aria-label": one.title }),
         [el("b", {}, one.title), el("div", { class: "dim" }, one.explain)],
         box ? el("span", { class: "row" }, box, el("span", { class: "kind" }, one.unit,
           one.name === "clock" && isOn("clock") && [": it said ", time(Date.now() + state.clock * 1_000)])) : null];
     });
-    return [el("section", { class: "card wide", "aria-label": "Faults" },
-      el("header", {}, el("h2", {}, "Faults"),
+    return [el("section", { class: "card wide", "aria-label": "Faults" }, el("header", {}, el("h2", {}, "Faults"),
         el("span", { class: on ? "warn grow" : "dim grow" }, on ? plural(on, "fault") + " on: apps see them now" : "none is on"),
-        button("All off", () => this.set({}), { disabled: !on })),
+        button("All off", () => this.set(Object.fromEntries(faultKinds.map(({ name }) => [name, undefined]))), { disabled: !on })),
       plainTable("Faults", ["", "fault", "how much"], rows), el("div", { class: "says" },
         el("code", {}, text(["strandline serve", ...this.words(state), session.path].join(" ")))))];
   }

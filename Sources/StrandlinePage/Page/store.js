@@ -1,11 +1,13 @@
 // The views of a store: its records, one record and its story, sync, the log, and the space that it takes.
 
 import {
-  Grid, address, button, bytes, calmly, change, confirm, count, duration, el, empty, failed, get, go, into, isNumeric, loading,
-  plainTable, plural, put, renew, run, says, session, show, shown, text, time, toast, typed, widthOf, words,
+  Grid, address, button, bytes, calmly, card, change, confirm, count, dim, duration, el, empty, failed, get, go, heading, hint, into, isNumeric, layOut, link,
+  loading, noRows, openPanel, plainTable, plural, put, refresh, renew, row, run, says, session, show, shown, tabs, text, time, toast, trouble, typed, widthOf,
+  words,
 } from "./parts.js";
 
-const pageLength = 200;
+// A page of records, and how far from the top of a table (in pixels) it still follows what happens.
+const pageLength = 200, rowsInSight = 200;
 
 export function storeViews(badge) {
   return [
@@ -17,6 +19,9 @@ export function storeViews(badge) {
 }
 
 const zoned = (zone) => (zone ? ["--zone", zone] : []);
+
+/** The words of a verb: operands, then options. No name is taken for an option, also if it begins as one. */
+const named = (operands, options) => operands.some((one) => one.startsWith("-")) ? [...options, "--", ...operands] : [...operands, ...options];
 
 /** The address of a record, beside the table that is shown now. */
 function recordAddress(zone, name) {
@@ -33,14 +38,13 @@ function here() {
 
 /** The pages of a query that were read, by their number. A page that was read long ago is read again when it is in sight. */
 class Pages {
-  constructor(args, total, changed) {
-    this.args = args;
-    this.total = total;
-    this.changed = changed;
+  constructor(args, size, total, changed) {
+    Object.assign(this, { args, size, total, changed });
     this.length = 0;
     this.pages = new Map();
     this.cursors = [null];
     this.unreadable = new Map();
+    this.columns = { kinds: new Map(), zones: new Set(), hasParent: false };
     this.stopper = new AbortController();
   }
 
@@ -49,18 +53,19 @@ class Pages {
   get isStopped() { return this.stopper.signal.aborted; }
 
   at(index) {
-    const number = Math.floor(index / pageLength), page = this.pages.get(number);
-    if (page) return page[index % pageLength];
-    if (number < this.cursors.length) this.read(number).catch(() => {});
+    const number = Math.floor(index / this.size), page = this.pages.get(number);
+    if (page) return page[index % this.size];
+    // What draws asks again when this has failed: so not until somebody tries again.
+    if (!this.failure && number < this.cursors.length) this.read(number).catch(() => {});
     return undefined;
   }
 
   /** Reads on before the end is in sight. */
   near(index) {
-    if (!this.failure && this.cursors.length > this.pagesRead && index + 3 * pageLength > this.length && !this.reading) this.read(this.pagesRead).catch(() => {});
+    if (!this.failure && this.cursors.length > this.pagesRead && index + 3 * this.size > this.length && !this.reading) this.read(this.pagesRead).catch(() => {});
   }
 
-  get pagesRead() { return Math.ceil(this.length / pageLength); }
+  get pagesRead() { return Math.ceil(this.length / this.size); }
   get isWhole() { return this.length > 0 && this.cursors.length <= this.pagesRead; }
 
   async read(number) {
@@ -73,17 +78,33 @@ class Pages {
     }
   }
 
+  /** Which columns these records have. */
+  learn(records) {
+    const { kinds, zones } = this.columns;
+    for (const record of records) {
+      zones.add(record.zoneName);
+      this.columns.hasParent ||= Boolean(record.parent);
+      for (const [name, value] of Object.entries(record.fields)) if (!kinds.has(name)) kinds.set(name, typed(value)[0]);
+    }
+    this.shape = [kinds.size, zones.size > 1, this.columns.hasParent].join();
+  }
+
   async readNow(number) {
     const cursor = this.cursors[number];
     const begun = performance.now();
     try {
-      const answer = await run("query", [...this.args, "--limit", String(pageLength), ...(cursor ? ["--after", cursor] : [])],
-        this.stopper.signal);
+      const answer = await run("query", this.args("--limit", String(this.size), ...(cursor ? ["--after", cursor] : [])), this.stopper.signal);
       const end = answer.lines.pop();
-      for (const one of end?.unreadable ?? []) this.unreadable.set(one.zoneName + "\n" + one.recordName, one);
+      // The last line says what follows; where it is missing the verb has ended within the page.
+      if (!end?.unreadable) throw new Error(answer.errors[0] ?? "The answer has no end.");
+      for (const one of end.unreadable) this.unreadable.set(one.zoneName + "\n" + one.recordName, one);
       this.pages.set(number, answer.lines);
-      if (end?.cursor) this.cursors[number + 1] = end.cursor;
-      this.length = Math.max(this.length, number * pageLength + answer.lines.length);
+      this.learn(answer.lines);
+      const length = number * this.size + answer.lines.length;
+      if (end.cursor) this.cursors[number + 1] = end.cursor;
+      this.length = end.cursor ? Math.max(this.length, length) : length;
+      // This is the end, also where a cursor was given for more.
+      if (!end.cursor) this.cursors.length = this.pagesRead;
       // The pages that were used last stay: 20,000 records.
       if (this.pages.size > 100) this.pages.delete([...this.pages.keys()].sort((a, b) => Math.abs(b - number) - Math.abs(a - number))[0]);
       this.command ??= answer.command;
@@ -98,20 +119,14 @@ class Pages {
 class Records {
   constructor(node, params) {
     this.side = el("nav", { class: "side", "aria-label": "Types and zones" });
-    this.tools = el("div", { class: "tools" });
-    this.notes = el("div", { class: "notes" });
-    this.foot = el("div", {});
     this.grid = new Grid("Records", {
       open: (record) => { location.hash = recordAddress(record.zoneName, record.recordName); },
-      sort: (column) => this.sort(column),
+      sort: ({ field, order }) => this.with({ sort: order === "asc" ? field + ":desc" : order === "desc" ? null : field + ":asc" }),
       at: (record) => this.params.get("name") === record.recordName && this.params.get("in") === record.zoneName,
     });
     this.grid.moved = () => this.position();
-    this.middle = el("section", { class: "middle", "aria-label": "Records" }, this.tools, this.notes, this.grid.node, this.foot);
-    this.detail = el("section", { class: "detail", "aria-label": "One record", hidden: true });
-    this.frame = el("div", { class: "split" }, this.side, this.middle, this.detail);
-    put(node, this.frame);
-    this.where = el("span", { class: "dim", role: "status" });
+    layOut(this, node, "Records", "One record", this.side);
+    this.where = el("span", { class: "dim where" });
     this.again = calmly(700, () => this.refresh());
     this.update(params);
   }
@@ -122,34 +137,25 @@ class Records {
   escape() { if (this.params.get("name")) this.closeRecord(); }
 
   closeRecord() {
-    const params = new URLSearchParams(this.params);
-    params.delete("name");
-    params.delete("in");
-    location.hash = "records?" + params;
+    this.with({});
     this.grid.node.focus();
   }
 
   with(changes) {
-    const next = { type: this.params.get("type"), zone: this.params.get("zone"), sort: this.params.get("sort"),
-      where: this.params.getAll("where"), ...changes };
-    go("records", next);
+    go("records", { type: this.params.get("type"), zone: this.params.get("zone"), sort: this.params.get("sort"), where: this.params.getAll("where"), ...changes });
   }
 
   update(params) {
     this.params = params;
     const key = JSON.stringify([params.get("type"), params.get("zone"), params.get("sort"), params.getAll("where")]);
-    if (key !== this.key) {
-      this.key = key;
-      this.read();
-    }
+    if (key !== this.key) this.read();
+    this.key = key;
     this.showDetail();
-    this.grid.frame();
   }
 
   showDetail() {
     const name = this.params.get("name"), zone = this.params.get("in") ?? "Main";
-    this.frame.classList.toggle("open", name !== null);
-    this.detail.hidden = name === null;
+    openPanel(this, name !== null);
     const key = name === null ? null : zone + "\n" + name;
     if (key === this.detailKey) return;
     this.detailKey = key;
@@ -160,24 +166,18 @@ class Records {
   /** The types and zones, then the table. */
   async read() {
     this.pages?.stop();
+    this.size = pageLength;
     const wait = setTimeout(() => show(this.notes, loading()), 200);
     try { await this.readSide(); } catch (error) {
       return show(this.notes, failed(error, () => this.read()));
     } finally { clearTimeout(wait); }
-    if (!this.types.length) {
-      show(this.tools);
-      show(this.notes);
-      show(this.foot);
+    this.isEmpty = this.grid.node.hidden = !this.types.length;
+    if (this.isEmpty) {
+      for (const node of [this.tools, this.foot]) show(node);
       this.grid.setColumns([]);
-      this.grid.setRows({ length: 0, at: () => undefined, near: () => {} });
-      this.grid.node.hidden = true;
-      show(this.notes,
-        empty("No record lives here", "When an app saves one, it is shown at once.", el("code", {}, "strandline import STORE FILE")));
-      this.isEmpty = true;
-      return;
+      this.grid.setRows(noRows);
+      return show(this.notes, empty("No record lives here", "When an app saves one, it is shown at once.", el("code", {}, "strandline import STORE FILE")));
     }
-    this.grid.node.hidden = false;
-    this.isEmpty = false;
     this.type = this.params.get("type") ?? this.types.reduce((most, one) => one.records > most.records ? one : most).type;
     this.showSide();
     this.showTools();
@@ -185,17 +185,15 @@ class Records {
   }
 
   async readSide() {
-    const [types, zones] = await Promise.all([run("types", zoned(this.params.get("zone"))), run("zones")]);
-    this.types = types.lines;
-    this.zones = zones.lines;
+    [this.types, this.zones] = (await Promise.all([run("types", zoned(this.params.get("zone"))), run("zones")])).map((answer) => answer.lines);
   }
 
   showSide() {
     const zone = this.params.get("zone"), total = this.zones.reduce((sum, one) => sum + one.records, 0);
     const item = (label, number, isAt, to, trouble) => el("a",
       { href: to, "aria-current": isAt ? "true" : undefined, title: words(label) }, el("span", { class: "grow" }, text(label)),
-      trouble && el("span", { class: "bad" }, "!"), el("span", { class: "dim" }, count(number)));
-    show(this.side, el("h3", {}, "Types"),
+      trouble && el("span", { class: "bad" }, "!"), dim(count(number)));
+    renew(this.side, el("h3", {}, "Types"),
       this.types.map((one) => item(one.type, one.records, one.type === this.type, address("records", { type: one.type, zone }))),
       this.zones.length > 1 || zone ? [el("h3", {}, "Zones"), item("All zones", total, !zone, address("records", { type: this.type })),
         this.zones.map((one) => item(one.zoneName, one.records, one.zoneName === zone,
@@ -204,91 +202,88 @@ class Records {
 
   showTools() {
     const filters = this.params.getAll("where");
-    const hints = el("datalist", { id: "hints" });
+    const hints = this.hints = el("datalist", { id: "hints" });
     const input = el("input", {
       type: "search", list: "hints", placeholder: "Filter: title = Low tide, size >= 10, tags LIST_CONTAINS sea", "aria-label": "Add a condition: field, comparator, value", spellcheck: false, autocomplete: "off",
       on: { keydown: (event) => {
-        if (event.key === "Enter" && input.value.trim()) this.with({ where: [...filters, input.value.trim()] });
+        const condition = input.value.trim();
+        if (event.key === "Enter" && condition) { input.value = ""; this.with({ where: [...filters, condition] }); }
         else if (event.key === "Escape") { input.value = ""; input.blur(); event.stopPropagation(); }
       } },
     });
-    this.hints = hints;
-    show(this.tools, filters.map((filter) => el("span", { class: "filter" }, text(filter),
-        button("×", () => this.with({ where: filters.filter((one) => one !== filter) }),
-          { "aria-label": "Remove the condition " + words(filter) }))),
+    renew(this.tools, filters.map((filter) => el("span", { class: "filter" }, text(filter),
+        button("×", () => this.with({ where: filters.filter((one) => one !== filter) }), { "aria-label": "Remove the condition " + words(filter) }))),
       input, hints, this.where);
-  }
-
-  sort(column) {
-    const next = column.order === "asc" ? column.field + ":desc" : column.order === "desc" ? null : column.field + ":asc";
-    this.with({ sort: next });
   }
 
   async readTable() {
     const zone = this.params.get("zone"), sort = this.params.get("sort"), filters = this.params.getAll("where");
     const conditions = [...filters.flatMap((filter) => ["--where", filter]), ...(sort ? ["--sort", sort] : [])];
-    const args = [this.type, ...zoned(zone), ...conditions];
+    const args = (...more) => named([this.type], [...zoned(zone), ...conditions, ...more]);
     const total = filters.length ? undefined : this.types.find((one) => one.type === this.type)?.records ?? 0;
-    this.plan = undefined;
-    const pages = this.pages = new Pages(args, total, (changed) => { if (changed === this.pages) this.drew(); });
+    Object.assign(this, { plan: undefined, isBehind: false });
+    const pages = this.pages = new Pages(args, this.size, total, (changed) => { if (changed === this.pages) this.drew(); });
     show(this.notes);
-    const what = sort || filters.length ? "Looking through the records …" : undefined;
-    const wait = setTimeout(() => { if (this.pages === pages) show(this.notes, loading(what)); }, 200);
+    const wait = setTimeout(() => { if (this.pages === pages) show(this.notes, loading(sort || filters.length ? "Looking through the records …" : undefined)); }, 200);
     try { await pages.read(0); } catch (error) {
       if (error.name === "AbortError" || this.pages !== pages) return;
-      this.grid.setRows({ length: 0, at: () => undefined, near: () => {} });
+      this.grid.setRows(noRows);
       show(this.foot);
-      show(this.notes, failed(error, () => this.readTable()));
-      return;
+      return show(this.notes, failed(error, () => this.readTable()));
     } finally { clearTimeout(wait); }
     if (this.pages !== pages) return;
     this.setColumns();
     this.grid.setRows(pages);
     show(this.foot, says(pages.command));
     this.showNotes();
-    if (sort || filters.length) this.explain([this.type, ...zoned(zone), ...conditions]);
+    if (sort || filters.length) this.explain(args("--explain"));
   }
 
   setColumns() {
-    const sample = [...this.pages.pages.values()][0].slice(0, 100), sort = this.params.get("sort");
-    const kinds = new Map();
-    for (const record of sample) for (const [name, value] of Object.entries(record.fields)) kinds.set(name, kinds.get(name) ?? typed(value)[0]);
+    const sample = [...this.pages.pages.values()].flatMap((page) => page.slice(0, 100)).slice(0, 500), sort = this.params.get("sort");
+    const { kinds, zones, hasParent } = this.pages.columns;
+    this.shape = this.pages.shape;
     const names = [...kinds.keys()].sort();
-    if (this.hints) show(this.hints,
-      names.flatMap((name) => [el("option", { value: name + " = " }),
+    if (this.hints) show(this.hints, names.flatMap((name) => [el("option", { value: name + " = " }),
         el("option", { value: name + (isNumeric(kinds.get(name)) ? " >= " : " BEGINS_WITH ") })]));
     const open = (record) => (name, zone) => recordAddress(zone ?? record.zoneName, name);
     const plain = (value) => value === undefined ? "" : typeof value === "string" ? value : Array.isArray(value) ? value.join("  ") + "  " : typed(value)[0] === "TIMESTAMP" ? "00/00/0000, 00:00:00 PM" : String(JSON.stringify(typed(value)[1]));
-    const several = new Set(sample.map((record) => record.zoneName)).size > 1;
     this.grid.setColumns([
       { name: "record", width: widthOf("record", sample.map((record) => record.recordName), 30),
         cell: (record) => el("a", { href: recordAddress(record.zoneName, record.recordName), tabindex: -1 }, text(record.recordName)) },
-      ...(several ? [{ name: "zone", width: widthOf("zone", sample.map((record) => record.zoneName), 18),
-        cell: (record) => text(record.zoneName) }] : []),
+      ...(zones.size > 1 ? [{ name: "zone", width: widthOf("zone", sample.map((record) => record.zoneName), 18), cell: (record) => text(record.zoneName) }] : []),
       ...names.map((name) => ({
         name, field: name, isNumeric: isNumeric(kinds.get(name)), order: sort?.startsWith(name + ":") ? sort.slice(name.length + 1) : undefined,
         width: widthOf(name, sample.map((record) => plain(record.fields[name]).slice(0, 80))),
-        cell: (record) => record.fields[name] === undefined ? el("span", { class: "dim" }, "–") : shown(record.fields[name], open(record)),
+        cell: (record) => record.fields[name] === undefined ? dim("–") : shown(record.fields[name], open(record)),
       })),
-      ...(sample.some((record) => record.parent) ? [{ name: "parent", width: 18,
-        cell: (record) => record.parent ? el("a", { href: recordAddress(record.zoneName, record.parent), tabindex: -1 },
+      ...(hasParent ? [{ name: "parent", width: 18, cell: (record) => record.parent ? el("a", { href: recordAddress(record.zoneName, record.parent), tabindex: -1 },
           text(record.parent)) : "" }] : []),
     ]);
   }
 
+  /** Records so large that not so many of them are shown at once. */
+  readLess(error) {
+    if (!error?.isCut || this.size <= 2) return false;
+    this.size = Math.floor(this.size / 10);
+    this.readTable();
+    return true;
+  }
+
   drew() {
+    if (this.readLess(this.pages.failure)) return;
+    if (this.pages.length && this.pages.shape !== this.shape) this.setColumns();
     this.grid.draw();
     this.showNotes();
   }
 
   showNotes() {
     const pages = this.pages;
-    show(this.notes, pages.failure && el("div", { class: "note bad" }, text(pages.failure.message),
-        button("Try again", () => { pages.failure = undefined; pages.near(pages.length); })),
-      pages.unreadable.size > 0 && el("details", { class: "note bad" },
+    renew(this.notes, pages.failure && trouble(text(pages.failure.message), button("Try again", () => { pages.failure = undefined; this.drew(); })),
+      this.isBehind && !this.isRenewed && el("div", { class: "note" }, "Something has changed since these rows were read.", button("Read again", () => this.read())),
+      pages.unreadable.size > 0 && el("details", { class: "note bad", "data-key": "unreadable" },
         el("summary", {}, plural(pages.unreadable.size, "record") + " cannot be read; the others are below"),
-        [...pages.unreadable.values()].map((one) => el("p", {},
-          el("a", { href: recordAddress(one.zoneName, one.recordName) }, text(one.recordName)), ": ", text(one.message)))),
+        [...pages.unreadable.values()].map((one) => el("p", {}, link(recordAddress(one.zoneName, one.recordName), text(one.recordName)), ": ", text(one.message)))),
       this.plan,
       pages.length === 0 && !pages.failure && empty("No record meets this",
         this.params.getAll("where").length ? button("Remove the conditions", () => this.with({ where: [] })) : null));
@@ -298,6 +293,7 @@ class Records {
   position() {
     const pages = this.pages;
     if (!pages?.length) return show(this.where);
+    if (this.isBehind && this.isRenewed) this.again();
     const total = pages.isWhole ? pages.length : pages.total;
     show(this.where,
       `${count(Math.min(this.grid.first + 1, pages.length))}–${count(Math.min(this.grid.last + 1, pages.length))} of ${total === undefined ? count(pages.length) + " or more" : count(total)}`);
@@ -306,17 +302,18 @@ class Records {
   /** How the store found them, where an index would be faster. */
   async explain(args) {
     const pages = this.pages;
-    this.plan = undefined;
     try {
-      const answer = await run("query", [...args, "--explain"]);
-      const sentence = answer.lines.join(" ");
+      const sentence = (await run("query", args)).lines.join(" ");
       if (this.pages !== pages || /^(index|uses|by index)/i.test(sentence)) return;
       this.plan = el("div", { class: "note" }, text(sentence));
       this.showNotes();
     } catch { /* The table says what is wrong. */ }
   }
 
-  /** Something is new: the counts, and the table while its beginning is in sight and it is quickly read. */
+  /** Whether the table follows what happens: while its beginning is in sight, and it is quickly read. */
+  get isRenewed() { return this.grid.node.scrollTop <= rowsInSight && (this.pages.milliseconds <= 400 || !this.pages.length); }
+
+  /** Something is new: the counts, and the table. */
   async refresh() {
     try {
       if (this.isEmpty) return await this.read();
@@ -324,27 +321,26 @@ class Records {
       this.showSide();
       this.record?.refresh();
       const pages = this.pages;
-      if (!pages || pages.reading || this.grid.node.scrollTop > rowsInSight || (pages.milliseconds > 400 && pages.length)) {
-        if (pages) pages.total = pages.total === undefined ? undefined : this.types.find((one) => one.type === this.type)?.records ?? 0;
-        return this.position();
+      if (!pages) return;
+      if (pages.total !== undefined) pages.total = this.types.find((one) => one.type === this.type)?.records ?? 0;
+      if (pages.reading || !this.isRenewed) {
+        this.isBehind = true;
+        return this.showNotes();
       }
-      const next = new Pages(pages.args,
-        pages.total === undefined ? undefined : this.types.find((one) => one.type === this.type)?.records ?? 0,
-        (changed) => { if (changed === this.pages) this.drew(); });
+      const next = new Pages(pages.args, pages.size, pages.total, (changed) => { if (changed === this.pages) this.drew(); });
+      next.columns = pages.columns;
       await next.read(0);
       if (this.pages !== pages) return;
-      const before = new Map((pages.pages.get(0) ?? []).map((record) => [record.recordName + "\n" + record.zoneName,
-        JSON.stringify(record.fields)]));
+      const before = new Map((pages.pages.get(0) ?? []).map((record) => [record.recordName + "\n" + record.zoneName, JSON.stringify(record.fields)]));
       for (const record of next.pages.get(0)) record.isNew = before.get(record.recordName + "\n" + record.zoneName) !== JSON.stringify(record.fields);
       this.pages = next;
-      if (!pages.length) this.setColumns();
+      this.isBehind = false;
+      if (next.shape !== this.shape) this.setColumns();
       this.grid.setRows(next, true);
       this.showNotes();
     } catch (error) { if (error.name !== "AbortError" && error.status !== 0) show(this.notes, failed(error, () => this.read())); }
   }
 }
-
-const rowsInSight = 200;
 
 // One record
 
@@ -352,84 +348,81 @@ class RecordDetail {
   constructor(node, zone, name, close) {
     Object.assign(this, { node, zone, name, tab: RecordDetail.tab ?? "fields" });
     this.body = el("div", { class: "body", tabindex: -1 });
-    this.foot = el("div", {});
-    this.tabs = el("div", { class: "tabs", role: "tablist" });
-    show(node,
-      el("header", {}, el("div", { class: "grow" }, el("h1", {}, text(name)), el("span", { class: "dim" }, "zone ", text(zone))),
-        button("×", close, { class: "quiet", "aria-label": "Close the record" })),
-      this.tabs, this.body, this.foot);
-    this.showTabs();
-    this.read();
+    [this.foot, this.news, this.children] = [el("div", {}), el("div", {}), el("div", {})];
+    this.tabs = tabs({ fields: "Fields", story: "Story" }, this.body, (name) => this.choose(name));
+    show(node, heading(text(name), ["zone ", text(zone)], close, "Close the record"), this.tabs, this.news, this.body, this.foot);
+    this.choose(this.tab);
   }
 
   close() { this.isClosed = true; }
 
-  showTabs() {
-    const tab = (name, title) => button(title, () => { this.tab = RecordDetail.tab = name; this.showTabs(); this.read(); },
-      { role: "tab", "aria-selected": String(this.tab === name) });
-    show(this.tabs, tab("fields", "Fields"), tab("story", "Story"));
+  choose(name) {
+    this.tab = RecordDetail.tab = name;
+    this.tabs.at(name);
+    this.read();
   }
 
-  read() { into(this.body, () => this.tab === "fields" ? this.fields() : this.story(),
-    this.tab === "story" ? "Reading the log …" : undefined); }
+  read() {
+    show(this.news);
+    into(this.body, () => this.tab === "fields" ? this.fields() : this.story(), this.tab === "story" ? "Reading the log …" : undefined);
+  }
 
-  /** Only fields: a story reads the whole log. */
-  refresh() { if (!this.isClosed && this.tab === "fields" && !this.body.contains(document.activeElement)) this.read(); }
+  /** Fields are read again; a story is not, because it reads the whole log. */
+  refresh() {
+    if (this.isClosed) return;
+    if (this.tab === "fields") refresh(this.body, () => this.fields()).catch(() => {});
+    else show(this.news, el("div", { class: "note" }, "There are newer events than this story tells of.", button("Read again", () => this.read())));
+  }
 
-  get args() { return [this.name, "--zone", this.zone]; }
-
-  link(zone, name) { return el("a", { href: recordAddress(zone ?? this.zone, name) }, text(name)); }
+  args(...more) { return named([this.name], ["--zone", this.zone, ...more]); }
+  record(zone, name) { return link(recordAddress(zone ?? this.zone, name), text(name)); }
 
   async fields() {
     let answer;
-    try { answer = await run("get", [...this.args, "--stamps"]); } catch (error) {
+    try { answer = await run("get", this.args("--stamps")); } catch (error) {
       if (error.status !== 66) throw error;
-      const story = button("Its story", () => { this.tab = "story"; this.showTabs(); this.read(); });
-      return empty("No record of this name lives here", "It was deleted, or never was here.", story);
+      return empty("No record of this name lives here", "It was deleted, or never was here.", button("Its story", () => this.choose("story")));
     }
     const [record, last] = answer.lines;
     show(this.foot, says(answer.command.replace(" --stamps", "")));
     const stamps = last?.stamps ?? {};
     const names = Object.keys(record.fields).sort();
     const stamped = this.stamped ??= el("input", { type: "checkbox" });
+    const written = (stamp) => stamp && el("div", { class: "kind" }, "written ", time(stamp.milliseconds), " by writer ", el("code", {}, stamp.writer));
     const kind = (name) => el("span", { class: "kind" }, typed(record.fields[name])[0].toLowerCase());
-    const table = el("table", { class: "fields" },
-      names.map((name) => el("tr", {}, el("th", { scope: "row", title: words(name) }, text(name)),
-      el("td", {}, kind(name), shown(record.fields[name], (to, zone) => recordAddress(zone ?? this.zone, to), true),
-        stamped.checked && this.stamp(stamps[name])))));
+    const table = el("table", { class: "fields" }, names.map((name) => row(text(name), kind(name),
+      shown(record.fields[name], (to, zone) => recordAddress(zone ?? this.zone, to), true), stamped.checked && written(stamps[name]))));
     stamped.onchange = () => this.read();
-    const children = el("div", {},
-      button("Find its children", () => into(children, () => this.children(record), "Looking through the zone …")));
+    const find = () => into(this.children, () => this.findChildren(), "Looking through the zone …");
     return [
       el("div", { class: "row" }, el("span", { class: "tag accent" }, text(record.recordType)),
-        record.parent && el("span", {}, "parent ", this.link(this.zone, record.parent)), el("span", { class: "grow" }),
+        record.parent && el("span", {}, "parent ", this.record(this.zone, record.parent)), el("span", { class: "grow" }),
         el("label", { class: "check dim" }, stamped, "stamps")),
-      names.length ? table : el("p", { class: "dim" }, "It has no fields."),
-      children,
+      names.length ? table : hint("It has no fields."),
+      el("div", {}, button("Find its children", find)), this.children,
     ];
   }
 
-  stamp(stamp) { return stamp && el("div", { class: "kind" }, "written ", time(stamp.milliseconds), " by writer ",
-    el("code", {}, stamp.writer)); }
-
-  async children() {
+  async findChildren() {
     const types = (await run("types", ["--zone", this.zone])).lines;
-    const parent = JSON.stringify({ type: "REFERENCE", value: { recordName: this.name, action: "NONE" } });
-    const found = await Promise.all(types.map((one) => run("query",
-      [one.type, "--zone", this.zone, "--where", "___parent = " + parent, "--limit", "100"])));
+    const parent = "___parent = " + JSON.stringify({ type: "REFERENCE", value: { recordName: this.name, action: "NONE" } });
+    const found = await Promise.all(types.map(({ type }) => run("query", named([type], ["--zone", this.zone, "--where", parent, "--limit", "100"]))));
     const records = found.flatMap((answer) => answer.lines.filter((line) => line.recordName));
-    if (!records.length) return el("p", { class: "dim" }, "No record of the zone has it as its parent.");
-    return [el("h3", {}, "Children"),
-      records.map((record) => el("span", { class: "chip" }, this.link(this.zone, record.recordName),
-        el("span", { class: "kind" }, " ", text(record.recordType))))];
+    if (!records.length) return hint("No record of the zone has it as its parent.");
+    const more = types.filter((_, at) => found[at].lines.at(-1)?.cursor);
+    return [el("h3", {}, "Children"), records.map((record) => el("span", { class: "chip" }, this.record(this.zone, record.recordName),
+        el("span", { class: "kind" }, " ", text(record.recordType)))),
+      more.map(({ type }) => el("p", {}, "The first 100 of ", text(type), ": ", link(address("records", { type, zone: this.zone, where: parent }), "all of them")))];
   }
 
   // Its story: the sentences of `why`, and beside each what `history` knows of the event.
 
   async story() {
-    const [why, history] = await Promise.all([run("why", this.args), run("history", [...this.args, "--limit", "1000"]).catch(() => ({ lines: [] }))]);
+    const [why, history] = await Promise.all([run("why", this.args()),
+      run("history", this.args("--limit", "1000")).catch((error) => ({ lines: [], errors: [error.message] }))]);
     show(this.foot, says(why.command));
-    const now = why.lines.pop();
+    // The last line is how it is now; it is missing where the log cannot be read to its end.
+    const now = why.lines.at(-1)?.state !== undefined && why.lines.pop();
     const changes = new Map();
     for (const one of history.lines) changes.set(one.lsn, [...(changes.get(one.lsn) ?? []), one]);
     let before = {};
@@ -441,13 +434,14 @@ class RecordDetail {
       const isTrouble = ["held", "refused", "blocked", "conflicted"].includes(sentence.kind);
       const origin = ["fetchedSave", "fetchedDelete", "settled", "listed", "refused"].includes(sentence.kind) ? "server" : "local";
       return el("li", { class: isTrouble ? "trouble" : origin },
-        el("div", { class: "when" }, el("a", { href: address("log", { at: sentence.lsn }) }, "event " + count(sentence.lsn)),
+        el("div", { class: "when" }, link(address("log", { at: sentence.lsn }), "event " + count(sentence.lsn)),
           el("span", { class: "tag" }, text(sentence.kind)), sentence.milliseconds !== null && time(sentence.milliseconds)),
         el("div", { class: "what" }, text(sentence.words)),
-        here.filter((one) => one.fields).map((one) => this.conflict(one)), difference);
+        here.filter((one) => one.fields).map((one) => this.conflict(one, changes)), difference);
     });
     return [
-      el("div", { class: "now" }, el("b", {}, "Now: "), text(now.words), now.try && el("div", {}, "Try ", el("code", {}, text(now.try)))),
+      now && el("div", { class: "now" }, el("b", {}, "Now: "), text(now.words), now.try && el("div", {}, "Try ", el("code", {}, text(now.try)))),
+      [...new Set([...why.errors, ...history.errors])].map((error) => trouble(text(error))),
       history.lines.length === 1000 && el("p", { class: "note" }, "Only the first thousand changes are shown."),
       el("ol", { class: "story" }, items),
     ];
@@ -458,13 +452,20 @@ class RecordDetail {
     if (!names.length) return null;
     return el("table", { class: "diff" }, names.slice(0, 40).map((name) => el("tr", {}, el("td", {}, text(name)), el("td", {},
       before[name] !== undefined && [el("span", { class: "was" }, el("span", { class: "only-reader" }, "was "), shown(before[name])), " "],
-      after[name] !== undefined ? el("span", { class: "is" }, shown(after[name])) : el("span", { class: "dim" }, "cleared")))));
+      after[name] !== undefined ? el("span", { class: "is" }, shown(after[name])) : dim("cleared")))));
   }
 
-  conflict(one) {
+  /** Both sides of a conflict: a value that was dropped is crossed out. */
+  conflict(one, changes) {
     const lost = { here: "lost here", there: "lost at the server", both: "lost on both sides", none: "both put together" };
-    return plainTable("Who lost", ["field", "rule", "outcome"],
-      one.fields.map((field) => [text(field.name === "___parent" ? "its parent" : field.name), text(field.rule),
+    const side = (lsn, field, isLost) => {
+      const record = changes.get(lsn)?.find((change) => change.record)?.record;
+      const value = field.name === "___parent" ? record?.parent : record?.fields[field.name];
+      return value === undefined ? dim(record ? "none" : "–") : el("span", { class: isLost && "was" }, shown(value));
+    };
+    return plainTable("Who lost", ["field", "here", "at the server", "rule", "outcome"],
+      one.fields.map((field) => [text(field.name === "___parent" ? "its parent" : field.name),
+        side(one.mutation, field, ["here", "both"].includes(field.lost)), side(one.base, field, ["there", "both"].includes(field.lost)), text(field.rule),
         lost[field.lost] ?? field.lost]));
   }
 }
@@ -478,8 +479,7 @@ const requestKinds = "sent,settled,refused,held,pace,tokenAdvanced,conflicted,bl
 class Sync {
   constructor(node, badge) {
     this.badge = badge;
-    this.board = el("div", { class: "board" });
-    put(node, this.board);
+    put(node, this.board = el("div", { class: "board" }));
     this.again = calmly(500, () => this.read(true));
     this.clock = setInterval(() => this.tick(), 1_000);
     this.read();
@@ -492,7 +492,7 @@ class Sync {
   read(isQuiet) {
     if (!isQuiet || !this.board.querySelector(".card") || this.board.querySelector(".failed")) return into(this.board, () => this.nodes());
     const fail = (error) => { if (error.status) show(this.board, failed(error, () => this.read())); };
-    this.nodes().then((nodes) => renew(this.board, nodes)).catch(fail);
+    refresh(this.board, () => this.nodes()).catch(fail);
   }
 
   async nodes() {
@@ -501,14 +501,12 @@ class Sync {
     this.badge("sync", state.held.length || "", true);
     const events = await this.events(state.durableLSN);
     this.hear(events, state);
-    return [this.state(state), this.zones(state.zones), this.held(held.lines), this.pending(pending.lines, state.unsettled),
-      this.requests(events)];
+    return [this.state(state), this.zones(state.zones), this.held(held.lines), this.pending(pending.lines, state.unsettled), this.requests(events)];
   }
 
   /** The newest events that tell of requests, of the last ten thousand of the log. */
   async events(newest) {
-    const from = Math.max(1, newest - 10_000);
-    return (await run("log-dump", ["--from", String(from), "--kind", requestKinds])).lines;
+    return (await run("log-dump", ["--from", String(Math.max(1, newest - 10_000)), "--kind", requestKinds])).lines;
   }
 
   /** Notes what the log has of requests since this view was opened, or since the sync began that it tells of now. */
@@ -538,10 +536,6 @@ class Sync {
       this.owed > 0 && el("progress", { max: this.owed, value: done, "aria-label": "Sent of what was owed" })];
   }
 
-  card(title, isWide, ...children) {
-    return el("section", { class: "card" + (isWide ? " wide" : ""), "aria-label": title }, el("header", {}, el("h2", {}, title)), children);
-  }
-
   state(state) {
     const fact = (name, value, small) => el("div", {}, el("dt", {}, name), el("dd", { class: small && "small" }, value));
     const phase = state.damage.length ? el("span", { class: "bad" },
@@ -550,23 +544,18 @@ class Sync {
     this.waitEnd = state.waitMilliseconds ? Date.now() + state.waitMilliseconds : undefined;
     this.wait = el("span", {});
     this.now = el("div", { class: "note", role: "status" });
-    const card = this.card("State", true, this.now,
-      el("dl", { class: "facts" }, fact("phase", phase, true), fact("unsettled", count(state.unsettled)),
+    const whole = card("State", "State", true, this.now, el("dl", { class: "facts" }, fact("phase", phase, true), fact("unsettled", count(state.unsettled)),
         fact("oldest of them", state.oldestUnsettledMilliseconds === null ? "–" : duration(state.oldestUnsettledMilliseconds)),
         fact("held", el("span", { class: state.held.length && "bad" }, count(state.held.length))), fact("records",
           count(state.records)), fact("deleted names", count(state.deleted)),
-        fact("newest event", count(state.durableLSN)), fact("all settled to", count(state.checkpoint)), fact("blocked",
-          count(state.openBlocks)),
-        fact("account",
-          state.account ? [text(state.account.container),
+        fact("newest event", count(state.durableLSN)), fact("all settled to", count(state.checkpoint)), fact("blocked", count(state.openBlocks)),
+        fact("account", state.account ? [text(state.account.container),
             el("span", { class: "kind" }, " ", text(state.account.environment), ", ", state.account.scopes.join(" and "))] : "none",
           true)),
-      state.waitMilliseconds !== null && el("div", { class: "note warn" }, "The server must not be asked for ", this.wait, ": ",
-        text(state.waitReason ?? "")),
-      state.damage.map((damage) => el("div", { class: "note bad" },
-        text(`${damage.file}, byte ${count(damage.offset)}: ${damage.message}`), el("a", { href: "#space" }, "where it is"))));
+      state.waitMilliseconds !== null && el("div", { class: "note warn" }, "The server must not be asked for ", this.wait, ": ", text(state.waitReason ?? "")),
+      state.damage.map((damage) => trouble(text(`${damage.file}, byte ${count(damage.offset)}: ${damage.message}`), link("#space", "where it is"))));
     this.tick();
-    return card;
+    return whole;
   }
 
   tick() {
@@ -578,24 +567,21 @@ class Sync {
   }
 
   zones(zones) {
-    if (!zones.length) return this.card("Zones", false, el("p", { class: "dim" }, "No zone yet."));
-    const rows = zones.map((zone) => [el("a", { href: address("records", { zone: zone.zoneName }) }, text(zone.zoneName)),
-      count(zone.records),
+    if (!zones.length) return card("Zones", "Zones", false, hint("No zone yet."));
+    const rows = zones.map((zone) => [link(address("records", { zone: zone.zoneName }), text(zone.zoneName)), count(zone.records),
       zone.lostReason ? el("span", { class: "bad" }, "lost (", zone.lostReason, "): ",
         text(zone.lostWords)) : [[zone.listed && plural(zone.listed, "record") + " to fetch", zone.isDirty && "has changes to fetch",
           !zone.hasToken && "not fetched yet",
           zone.ghostsPossible && "may hold what the server has deleted"].filter(Boolean).join(", ") || el("span", { class: "good" },
           "in step")],
-      this.acts([zone.lostReason && ["Resume", "resume"], ["Resync from server", "resync-from-server"],
-        ["Resync from here", "resync-from-here"]],
+      this.acts([zone.lostReason && ["Resume", "resume"], ["Resync from server", "resync-from-server"], ["Resync from here", "resync-from-here"]],
         ([title, verb]) => this.changeZone(zone, title, verb))]);
-    return this.card("Zones", false, plainTable("Zones", ["zone", "#records", "state", ""], rows));
+    return card("Zones", "Zones", false, plainTable("Zones", ["zone", "#records", "state", ""], rows));
   }
 
   acts(verbs, act) {
     const refusal = session.changeRefusal;
-    return el("td", { class: "acts" },
-      refusal ? null : verbs.filter(Boolean).map((verb) => button(verb[0], () => act(verb), { class: verb[2] })));
+    return el("td", { class: "acts" }, refusal ? null : verbs.filter(Boolean).map((verb) => button(verb[0], () => act(verb), { class: verb[2] })));
   }
 
   changeZone(zone, title, verb) {
@@ -604,62 +590,51 @@ class Sync {
       "resync-from-server": `The next sync fetches the zone from its beginning, and removes here those of its ${plural(zone.records, "record")} that the server does not have.`,
       "resync-from-here": `The next sync fetches the zone from its beginning, and uploads again those of its ${plural(zone.records, "record")} that the server does not have.`,
     };
-    this.doIt([title, ` the zone ${words(zone.zoneName)}?`].join(""), [what[verb]], title, verb === "resync-from-server", "zones",
-      [verb, zone.zoneName]);
+    this.doIt([title, ` the zone ${words(zone.zoneName)}?`].join(""), [what[verb]], title, verb === "resync-from-server", "zones", named([verb, zone.zoneName], []));
   }
 
   async doIt(title, sentences, action, isDanger, verb, args) {
     if (!await confirm(title, sentences, action, isDanger)) return;
-    try {
-      await change(verb, args);
-      toast("Done. The next sync takes it up.");
-    } catch (error) {
-      toast(error.message + (error.remedy ? ". Try: " + error.remedy : ""));
-    }
+    await change(verb, args).then(() => toast("Done. The next sync takes it up."), (error) => toast(error.message + (error.remedy ? ". Try: " + error.remedy : "")));
     this.read(true);
   }
 
   held(held) {
-    if (!held.length) return this.card("Held", false, el("p", { class: "dim" }, "Nothing is set aside."));
+    if (!held.length) return card("Held", "Held", false, hint("Nothing is set aside."));
     const groups = Map.groupBy(held, (one) => one.code + " · " + one.direction);
     const retry = session.changeRefusal ? null : button("Retry all",
-      () => this.doIt("Retry all that is held?", [`The next sync sends ${plural(held.length, "held record")} once more.`], "Retry all",
-        false, "held", ["retry"]));
-    return this.card("Held", false, retry && el("div", { class: "row" }, retry),
+      () => this.doIt("Retry all that is held?", [`The next sync sends ${plural(held.length, "held record")} once more.`], "Retry all", false, "held", ["retry"]));
+    return card("Held", "Held", false, retry && el("div", { class: "row" }, retry),
       [...groups].map(([code, list]) => el("details", { "data-key": "held" + code, open: groups.size < 4 },
         el("summary", {}, el("span", { class: "tag bad" }, text(code)), " ", plural(list.length, "record")),
-      el("div", { class: "list" },
-        plainTable("Held: " + words(code), ["record", "the server's words", "next", ""], list.slice(0, 100).map((one) => [
+      el("div", { class: "list" }, plainTable("Held: " + words(code), ["record", "the server's words", "next", ""], list.slice(0, 100).map((one) => [
         this.record(one), [text(one.reason),
           el("div", { class: "kind" }, "tried ", plural(one.attempts, "time"), one.requestUUID && [", request ", text(one.requestUUID)])],
         one.retryMilliseconds === null ? "waits for a person" : "in " + duration(one.retryMilliseconds),
         this.acts(one.direction === "upload" ? [["Release", "release"], ["Discard", "discard", "danger"]] : [],
           ([title, verb]) => this.doIt(`${title} ${words(one.recordName)}?`,
-          [verb === "release" ? "The next sync sends the change of this 1 record once more." : "The change of this 1 record that the server has not accepted is given up. It shows the server's version again; a record that the server never had is gone."], title, verb === "discard", "held", [verb,
-            one.recordName, "--zone", one.zoneName])),
+          [verb === "release" ? "The next sync sends the change of this 1 record once more." : "The change of this 1 record that the server has not accepted is given up. It shows the server's version again; a record that the server never had is gone."], title, verb === "discard", "held",
+          named([verb, one.recordName], ["--zone", one.zoneName]))),
       ]))))));
   }
 
-  record(one) { return el("a", { href: address("records", { in: one.zoneName, name: one.recordName }) }, text(one.recordName)); }
+  record(one) { return link(address("records", { in: one.zoneName, name: one.recordName }), text(one.recordName)); }
 
   pending(pending, total) {
-    if (!pending.length) return this.card("Pending", false, el("p", { class: "dim" }, "Nothing is owed to the server."));
+    if (!pending.length) return card("Pending", "Pending", false, hint("Nothing is owed to the server."));
     const names = { held: "set aside", target: "waits for its target", referrer: "waits for what refers to it",
       together: "waits for its companion", zone: "its zone is not synced", halted: "the server refuses all like it",
       null: "is sent with the next sync" };
     const groups = Map.groupBy(pending, (one) => String(one.waitsFor));
-    return this.card("Pending", false,
-      total > pending.length && el("p", { class: "dim" }, `The oldest ${count(pending.length)} of ${count(total)}.`),
+    return card("Pending", "Pending", false, total > pending.length && hint(`The oldest ${count(pending.length)} of ${count(total)}.`),
       [...groups].map(([cause, list]) => el("details", { "data-key": "pending" + cause, open: groups.size < 3 },
-        el("summary", {}, names[cause] ?? cause, " ", el("span", { class: "badge" }, count(list.length))),
-      el("div", { class: "list" },
-        plainTable("Pending: " + names[cause], ["record", "change", "#age", "#event", ""],
+        el("summary", {}, names[cause] ?? cause, " ", el("span", { class: "badge" }, count(list.length) + (total > pending.length ? " of these" : ""))),
+      el("div", { class: "list" }, plainTable("Pending: " + names[cause], ["record", "change", "#age", "#event", ""],
           list.slice(0, 100).map((one) => [this.record(one), one.change, one.ageMilliseconds === null ? "–" : duration(one.ageMilliseconds),
-              el("a", { href: address("log", { at: one.lsn }) }, count(one.lsn)),
-        [one.mayHaveArrived && el("span", { class: "tag warn", title: "A request carried it whose answer is not known" },
-          "may have arrived"),
+              link(address("log", { at: one.lsn }), count(one.lsn)),
+        [one.mayHaveArrived && el("span", { class: "tag warn", title: "A request carried it whose answer is not known" }, "may have arrived"),
           one.target && [" ", this.record({ ...one, recordName: one.target })], one.code && [" ", text(one.code)]]]))),
-      list.length > 100 && el("p", { class: "dim" }, "and ", plural(list.length - 100, "other")))));
+      list.length > 100 && hint("and ", plural(list.length - 100, "other")))));
   }
 
   /** What was sent, and what became of it: the log has no times of requests. */
@@ -671,8 +646,8 @@ class Sync {
         const outcomes = {};
         for (const later of events.slice(at + 1)) {
           if (later.kind === "sent" && later.detail.zone === event.detail.zone) break;
-          if (later.detail.mutation && within(event.detail.lsns,
-            later.detail.mutation)) { const outcome = later.kind === "settled" ? later.detail.outcome : later.kind; outcomes[outcome] = (outcomes[outcome] ?? 0) + 1; }
+          const outcome = later.kind === "settled" ? later.detail.outcome : later.kind;
+          if (later.detail.mutation && within(event.detail.lsns, later.detail.mutation)) outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
         }
         const said = Object.entries(outcomes).map(([outcome, number]) => `${count(number)} ${outcome}`).join(", ");
         rows.push([event.lsn, "upload", text(event.detail.zone), plural(event.detail.mutations, "change"),
@@ -683,44 +658,29 @@ class Sync {
       else if (event.kind === "zoneChanged" && !/^(clean|dirty)$/.test(event.detail.change)) rows.push([event.lsn, "zone",
         text(event.detail.zone), event.detail.change, text(event.detail.words ?? "")]);
     }
-    const newest = rows.slice(-60).reverse();
-    return this.card("Requests of the last cycles", true,
-      newest.length ? plainTable("Requests", ["#event", "what", "of", "how much", "outcome"],
-        newest.map(([lsn, ...rest]) => [el("a", { href: address("log", { at: lsn }) }, count(lsn)), ...rest])) : el("p", { class: "dim" },
-        "The last ten thousand events tell of no request."));
+    return card("Requests of the last cycles", "Requests of the last cycles", true, rows.length ? plainTable("Requests", ["#event", "what", "of", "how much", "outcome"],
+        rows.slice(-60).reverse().map(([lsn, ...rest]) => [link(address("log", { at: lsn }), count(lsn)), ...rest])) : hint("The last ten thousand events tell of no request."));
   }
 }
 
 // The log, of a store or of a server's journal
 
-const windowLength = 2_000;
+const windowLength = 2_000, damagedCode = 65;
 
 export class LogView {
   constructor(node, params, role) {
     this.role = role;
-    this.tools = el("div", { class: "tools" });
-    this.notes = el("div", { class: "notes" });
-    this.foot = el("div", {});
     this.grid = new Grid("Events", { open: (event) => this.pick(event), at: (event) => event === this.picked });
-    this.detail = el("section", { class: "detail", "aria-label": "One event", hidden: true });
-    this.frame = el("div", { class: "split solo" },
-      el("section", { class: "middle", "aria-label": "Events" }, this.tools, this.notes, this.grid.node, this.foot), this.detail);
-    put(node, this.frame);
+    layOut(this, node, "Events", "One event");
     this.grid.setColumns([
       { name: "event", width: 11, isNumeric: true, cell: (event) => count(event.lsn) },
-      { name: "kind", width: 18,
-        cell: (event) => el("span", { class: "tag" + (/held|refused|blocked|conflicted|unknown/.test(event.kind) ? " bad" : "") },
+      { name: "kind", width: 18, cell: (event) => el("span", { class: "tag" + (/held|refused|blocked|conflicted|unknown/.test(event.kind) ? " bad" : "") },
           text(event.kind)) },
-      { name: "record", width: 28,
-        cell: (event) => event.recordName !== undefined ? role === "store" ? el("a",
+      { name: "record", width: 28, cell: (event) => event.recordName !== undefined ? role === "store" ? el("a",
           { href: address("records", { in: event.zoneName, name: event.recordName }), tabindex: -1 },
-          text(event.recordName)) : text(event.recordName) : el("span", { class: "dim" },
-          text(event.zoneName ?? event.detail?.zone ?? "–")) },
-      { name: "detail", width: 60,
-        cell: (event) => Object.entries(event.detail).map(([name, value]) => [el("span", { class: "dim" }, text(name), " "),
-          text(value === "" ? "–" : value), "  "]) },
+          text(event.recordName)) : text(event.recordName) : dim(text(event.zoneName ?? event.detail?.zone ?? "–")) },
+      { name: "detail", width: 60, cell: (event) => Object.entries(event.detail).map(([name, value]) => [dim(text(name), " "), this.value(value), "  "]) },
     ]);
-    // A journal is read from its beginning each time, a store's log is not.
     this.newer = calmly(role === "store" ? 100 : 1_500, () => this.readNewer());
     this.update(params);
   }
@@ -739,33 +699,40 @@ export class LogView {
   }
 
   showTools() {
-    const box = (name, title, hint) => {
-      const input = el("input",
-        { value: this.params.get(name) ?? "", placeholder: hint, "aria-label": title, spellcheck: false, size: 16,
-          type: name === "kind" ? "search" : "text", on: { change: () => this.with({ [name]: input.value.trim() }) } });
-      return input;
-    };
-    this.pause = button(this.isPaused ? "Go on" : "Pause",
-      () => { this.isPaused = !this.isPaused; this.showTools(); if (!this.isPaused) this.readNewer(); },
+    const box = (name, title, hint) => el("input", { value: this.params.get(name) ?? "", placeholder: hint, "aria-label": title, spellcheck: false, size: 16,
+      type: name === "kind" ? "search" : "text", on: { change: (event) => this.with({ [name]: event.target.value.trim() }) } });
+    this.pause = button(this.isPaused ? "Go on" : "Pause", () => { this.isPaused = !this.isPaused; this.showTools(); if (!this.isPaused) this.readNewer(); },
       { "aria-pressed": String(Boolean(this.isPaused)) });
-    this.where = el("span", { class: "dim grow", role: "status" });
-    show(this.tools, box("kind", "Only these kinds", "kinds: saved,merged"), box("record", "Only this record", "record"),
+    this.where = el("span", { class: "dim grow where" });
+    renew(this.tools, box("kind", "Only these kinds", "kinds: saved,merged"), box("record", "Only this record", "record"),
       this.role === "store" && box("zone", "Only this zone", "zone"), this.where,
       this.at ? el("span", { class: "filter" }, "around event " + count(this.at),
         button("×", () => this.with({ at: undefined }), { "aria-label": "Show the newest events" })) : this.pause);
   }
 
-  with(changes) { go("log",
-    { kind: this.params.get("kind"), record: this.params.get("record"), zone: this.params.get("zone"), at: this.params.get("at"),
-      ...changes }); }
+  with(changes) { go("log", { ...Object.fromEntries(["kind", "record", "zone", "at"].map((name) => [name, this.params.get(name)])), ...changes }); }
 
-  dump(from, to) { return run("log-dump", ["--from", String(from), ...(to ? ["--to", String(to)] : []), ...this.filters]); }
-
-  async newest() {
-    if (this.role === "store") return (await run("status")).lines[0].durableLSN;
-    const databases = await get("databases");
-    return Math.max(0, ...databases.flatMap((database) => database.zones.map((zone) => zone.lastLSN)));
+  /** The events of a window, and what is wrong with it. */
+  async dump(from, to) {
+    try { return await run("log-dump", ["--from", String(from), "--to", String(to), ...this.filters]); } catch (error) {
+      if (error.status !== damagedCode) throw error;
+      return { lines: [], errors: [error.message], command: error.command };
+    }
   }
+
+  /** The same, also with the events behind a damaged place: a dump ends there. */
+  async dumpAround(from, to) {
+    const answer = await this.dump(from, to);
+    let low = (answer.lines.at(-1)?.lsn ?? from - 1) + 1, behind = [];
+    for (let high = to; answer.errors.length && low < high;) {
+      const middle = Math.floor((low + high) / 2), part = await this.dump(middle, to);
+      if (part.errors.length) low = middle + 1;
+      else [high, behind] = [middle, part.lines];
+    }
+    return { ...answer, lines: [...answer.lines, ...behind] };
+  }
+
+  async newest() { return this.role === "server" ? get("newest") : session.moment?.lsn ?? (await run("status")).lines[0].durableLSN; }
 
   async read() {
     const turn = this.turn = {};
@@ -776,12 +743,9 @@ export class LogView {
     try {
       const newest = this.at ? this.at + windowLength / 2 : await this.newest();
       if (this.turn !== turn) return;
-      this.next = newest + 1;
-      this.oldest = newest + 1;
-      this.grid.setRows({ length: 0, at: () => undefined, near: () => {} });
+      this.next = this.oldest = newest + 1;
+      this.grid.setRows(noRows);
       await this.readOlder();
-      // A journal has events that no zone counts.
-      if (this.turn === turn && !this.events.length) await this.readNewer();
       if (this.turn !== turn) return;
       this.draw();
       if (this.at) {
@@ -805,13 +769,13 @@ export class LogView {
       for (let found = 0, looks = 0; found < 100 && this.oldest > 1 && looks < 50; looks++) {
         const length = this.filters.length ? windowLength * Math.min(32, 2 ** looks) : windowLength;
         const from = Math.max(1, this.oldest - length);
-        const answer = await this.dump(from, this.oldest);
+        const answer = await this.dumpAround(from, this.oldest);
         if (this.turn !== turn || this.isClosed) return;
         this.oldest = from;
         found += answer.lines.length;
         this.events.push(...answer.lines.reverse());
         show(this.foot, says(answer.command));
-        for (const error of answer.errors) put(this.notes, el("div", { class: "note bad" }, text(error)));
+        for (const error of answer.errors) put(this.notes, trouble(text(error)));
         this.draw();
       }
     } catch (error) {
@@ -824,58 +788,68 @@ export class LogView {
     }
   }
 
+  /** Reads windows forward to the newest event, and what has come meanwhile. */
   async readNewer() {
-    if (this.isReadingNewer || !this.events || this.next === undefined) return;
-    this.isReadingNewer = true;
+    this.hasNews = true;
     const turn = this.turn;
+    if (this.readingNewer === turn || this.next === undefined) return;
+    this.readingNewer = turn;
     try {
-      const answer = await this.dump(this.next);
-      if (this.turn !== turn || !answer.lines.length) return;
-      for (const event of answer.lines) event.isNew = true;
-      this.next = answer.lines.at(-1).lsn + 1;
-      this.events.unshift(...answer.lines.reverse());
-      // So many as are of use; older ones are read again.
-      if (this.events.length > 50_000) { this.events.length = 40_000; this.oldest = this.events.at(-1).lsn; }
-      if (this.grid.node.scrollTop > 0) this.grid.node.scrollTop += answer.lines.length * 26;
-      this.draw();
-    } catch { /* The next event asks again, and a lost command is said above. */ } finally { this.isReadingNewer = false; }
+      while (this.hasNews && !this.isPaused) {
+        this.hasNews = false;
+        const newest = await this.newest();
+        for (let to; this.next <= newest; this.next = to) {
+          // A journal is read from its beginning each time, a store's log is not.
+          to = Math.min(newest + 1, this.next + windowLength * (this.role === "server" ? 10 : 1));
+          const { lines } = await this.dump(this.next, to);
+          if (this.turn !== turn || this.isClosed) return;
+          this.add(lines);
+        }
+      }
+    } catch { /* The next event asks again, and a lost command is said above. */ } finally {
+      if (this.readingNewer === turn) this.readingNewer = undefined;
+    }
+  }
+
+  add(lines) {
+    if (!lines.length) return;
+    for (const event of lines) event.isNew = true;
+    this.events.unshift(...lines.reverse());
+    // So many as are of use; older ones are read again.
+    if (this.events.length > 50_000) { this.events.length = 40_000; this.oldest = this.events.at(-1).lsn; }
+    if (this.grid.node.scrollTop > 0) this.grid.node.scrollTop += lines.length * 26;
+    this.draw();
   }
 
   draw() {
     const events = this.events;
-    this.grid.setRows({ length: events.length, at: (index) => events[index],
-      near: (index) => { if (index + 300 > events.length) this.readOlder(); } },
-      true);
-    show(this.where,
-      events.length ? `${plural(events.length, "event")} read` + (this.oldest > 1 ? `, down to ${count(this.oldest)}` : ", to the beginning") : "");
+    this.grid.setRows({ length: events.length, at: (index) => events[index], near: (index) => { if (index + 300 > events.length) this.readOlder(); } }, true);
+    show(this.where, events.length ? `${plural(events.length, "event")} read` + (this.oldest > 1 ? `, down to ${count(this.oldest)}` : ", to the beginning") : "");
     if (events.length || this.oldest <= 1) this.notes.querySelector(".loading")?.remove();
     if (!events.length && this.oldest <= 1 && !this.notes.childNodes.length) show(this.notes,
       empty("No event", this.filters.length ? "None meets these filters." : "The log is empty."));
     else if (events.length && this.notes.querySelector(".state:not(.failed)")) show(this.notes);
   }
 
+  /** The command prints times in UTC. */
+  value(value) { return /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value) ? time(Date.parse(value)) : text(value === "" ? "–" : value); }
+
   async pick(event) {
     this.picked = event;
-    this.frame.classList.toggle("open", Boolean(event));
-    this.detail.hidden = !event;
-    this.grid.frame();
+    openPanel(this, Boolean(event));
     if (!event) return;
     const body = el("div", { class: "body" });
-    const rows = [["kind", text(event.kind)], event.recordName !== undefined && ["record", text(event.recordName)],
-      event.zoneName !== undefined && ["zone", text(event.zoneName)],
-      ...Object.entries(event.detail).map(([name, value]) => [text(name), text(value)])].filter(Boolean);
+    const rows = [[text("kind"), text(event.kind)], event.recordName !== undefined && [text("record"), text(event.recordName)],
+      event.zoneName !== undefined && [text("zone"), text(event.zoneName)],
+      ...Object.entries(event.detail).map(([name, value]) => [text(name), this.value(value)])].filter(Boolean);
     const raw = el("div", {}, button("Its bytes", () => into(raw, async () => {
       const line = (await run("log-dump", ["--from", String(event.lsn), "--to", String(event.lsn + 1), "--hex"])).lines[0];
-      if (!line) return el("p", { class: "dim" }, "A compaction has removed it.");
-      return [el("p", { class: "dim" }, `segment ${line.segment}, offset ${count(line.offset)}, ${plural(line.hex.length / 2, "byte")}`),
-        el("pre", { class: "json" },
-          (line.hex.match(/.{1,32}/g) ?? []).slice(0, 400).map((part) => part.replace(/../g, "$& ")).join("\n"))];
+      if (!line) return hint("A compaction has removed it.");
+      return [hint(`segment ${line.segment}, offset ${count(line.offset)}, ${plural(line.hex.length / 2, "byte")}`),
+        el("pre", { class: "json" }, (line.hex.match(/.{1,32}/g) ?? []).slice(0, 400).map((part) => part.replace(/../g, "$& ")).join("\n"))];
     })));
-    show(this.detail, el("header", {}, el("h1", { class: "grow" }, "Event " + count(event.lsn)),
-        button("×", () => this.pick(undefined), { class: "quiet", "aria-label": "Close the event" })),
-      put(body,
-        el("table", { class: "fields" }, rows.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value)))),
-        raw));
+    show(this.detail, heading("Event " + count(event.lsn), undefined, () => this.pick(undefined), "Close the event"), put(body,
+        el("table", { class: "fields" }, rows.map(([name, value]) => row(name, value))), raw));
   }
 }
 
@@ -883,15 +857,12 @@ export class LogView {
 
 class Space {
   constructor(node) {
-    this.board = el("div", { class: "board" });
-    put(node, this.board);
-    this.again = calmly(1_000, () => this.nodes().then((nodes) => renew(this.board, nodes)).catch(() => {}));
-    this.checks = el("div", {});
-    this.freed = el("div", {});
+    put(node, this.board = el("div", { class: "board" }));
+    this.again = calmly(1_000, () => { if (this.board.querySelector(".card")) refresh(this.board, () => this.nodes()).catch(() => {}); });
+    [this.checks, this.freed] = [el("div", {}), el("div", {})];
     this.read();
   }
 
-  close() {}
   found() { this.read(); }
   heard(name) { if (name === "moment") this.again(); }
   read() { into(this.board, () => this.nodes()); }
@@ -902,9 +873,7 @@ class Space {
     const perhaps = (answer, otherwise) => answer.catch((error) => { failure = error; return otherwise; });
     const [space, status, indexes] = await Promise.all([get("space"), perhaps(run("status"), { lines: [{ damage: [] }] }),
       perhaps(run("index", ["list"]), { lines: [] })]);
-    const state = status.lines[0];
-    this.space = space;
-    const hurt = [...state.damage.map((one) => ({ file: one.file, offset: one.offset, message: one.message })), ...(this.findings ?? [])];
+    const hurt = [...status.lines[0].damage, ...(this.findings ?? [])];
     const sum = (files) => files.reduce((total, file) => total + file.bytes, 0);
     const [log, tables, contents, others] = [sum(space.segments), sum(space.tables), sum(space.contents), sum(space.others)];
     const piece = (file, kind, title) => {
@@ -921,39 +890,29 @@ class Space {
     const swatch = (kind, label, size) => el("span", {}, el("i", { class: kind + " swatch" }), label + " ", el("b", {}, bytes(size)));
     const held = (file) => file.last === null ? "" : `, events ${count(file.first)} to ${count(file.last)}`;
     return [
-      failure && el("div", { class: "note bad" }, text(failure.message), button("Try again", () => this.read())),
-      el("section", { class: "card wide", "aria-label": "Space" },
-        el("header", {}, el("h2", {}, "Space"), el("span", { class: "dim" }, bytes(log + tables + contents + others), " in all, to scale")),
-        el("div",
-          { class: "bar", role: "img", "aria-label": `log ${bytes(log)}, sorted tables ${bytes(tables)}, contents of assets ${bytes(contents)}, other files ${bytes(others)}` },
+      failure && trouble(text(failure.message), button("Try again", () => this.read())),
+      card("Space", ["Space ", dim(bytes(log + tables + contents + others), " in all, to scale")], true,
+        el("div", { class: "bar", role: "img", "aria-label": `log ${bytes(log)}, sorted tables ${bytes(tables)}, contents of assets ${bytes(contents)}, other files ${bytes(others)}` },
           space.segments.map((file) => piece(file, "log", held(file))), space.tables.map((file) => piece(file, "table")),
           contents > 0 && piece({ name: plural(space.contents.length, "content") + " of assets", bytes: contents }, "content"),
           space.others.map((file) => piece(file, "other"))),
         el("div", { class: "legend" }, swatch("log", "log", log), swatch("table", "sorted tables", tables),
           contents > 0 && swatch("content", "contents of assets", contents), swatch("other", "other files", others)),
-        el("p", { class: "dim" },
-          space.compacted ? `A compaction has removed what nothing needs of the events up to ${count(space.compacted)}.` : "No compaction has removed anything yet.",
+        hint(space.compacted ? `A compaction has removed what nothing needs of the events up to ${count(space.compacted)}.` : "No compaction has removed anything yet.",
           " Views and projections that hold space are known only to the process that has them."),
-        hurt.map((one) => el("div", { class: "note bad" },
-          text(`${one.file ?? "event " + one.lsn}${one.offset ? ", byte " + count(one.offset) : ""}: ${one.message}`)))),
-      el("section", { class: "card", "aria-label": "Segments" }, el("header", {}, el("h2", {}, "Segments of the log")),
-        plainTable("Segments", ["file", "#events", "#bytes"],
-          space.segments.map((file) => [el("code", {}, text(file.name)),
-            file.last === null ? "–" : el("a", { href: address("log", { at: file.last }) }, `${count(file.first)} – ${count(file.last)}`),
+        hurt.map((one) => trouble(text(`${one.file ?? "event " + one.lsn}${one.offset ? ", byte " + count(one.offset) : ""}: ${one.message}`)))),
+      card("Segments", "Segments of the log", false,
+        plainTable("Segments", ["file", "#events", "#bytes"], space.segments.map((file) => [el("code", {}, text(file.name)),
+            file.last === null ? "–" : link(address("log", { at: file.last }), `${count(file.first)} – ${count(file.last)}`),
             bytes(file.bytes)]))),
-      el("section", { class: "card", "aria-label": "Tables" }, el("header", {}, el("h2", {}, "Sorted tables and indexes")),
-        plainTable("Tables", ["file", "#bytes"],
+      card("Tables", "Sorted tables and indexes", false, plainTable("Tables", ["file", "#bytes"],
           [...space.tables, ...space.others].map((file) => [el("code", {}, text(file.name)), bytes(file.bytes)])),
         indexes.lines.length ? plainTable("Indexes", ["index", "state"],
           indexes.lines.map((one) => [[text(one.type), " ", text(one.field ?? ""), one.ascending ? "" : " (descending)"],
-            one.ready ? "ready" : "building"])) : el("p",
-          { class: "dim" }, "No index of the app's.")),
-      el("section", { class: "card", "aria-label": "Compaction" }, el("header", {}, el("h2", {}, "What a compaction would free")),
-        el("p", { class: "dim" }, `By the plan that a compaction makes; reads ${bytes(log)} several times and changes nothing.`),
+            one.ready ? "ready" : "building"])) : hint("No index of the app's.")),
+      card("Compaction", "What a compaction would free", false, hint(`By the plan that a compaction makes; reads ${bytes(log)} several times and changes nothing.`),
         el("div", {}, button("Work it out", () => this.plan())), this.freed),
-      el("section", { class: "card", "aria-label": "Check" }, el("header", {}, el("h2", {}, "Check every byte")),
-        el("p", { class: "dim" }, `Reads ${bytes(log)} and changes nothing.`), el("div", {}, button("Check", () => this.verify())),
-        this.checks),
+      card("Check", "Check every byte", false, hint(`Reads ${bytes(log)} and changes nothing.`), el("div", {}, button("Check", () => this.verify())), this.checks),
     ];
   }
 
@@ -974,7 +933,7 @@ class Space {
         el("div", { class: "legend" }, parts.map(([kind, title, size]) => el("span", {}, el("i", { class: kind + " swatch" }), title + " ", el("b", {}, bytes(size))))),
         recent.failure ? el("p", { class: "note warn" }, text(recent.failure.message)) : el("p", {},
           `Now ${plural(recent.lines[0].eventsDropped, "event")} would go, and ${count(all.lines[0].eventsDropped)} if no history were kept.`),
-        el("p", { class: "dim" }, "An app's view or projection may keep some of it back: only the app knows them."),
+        hint("An app's view or projection may keep some of it back: only the app knows them."),
         says((recent.failure ? all : recent).command)];
     }, "Reading the log …");
   }
@@ -988,8 +947,8 @@ class Space {
         tablesDisagree: "The log is sound; sorted tables disagree with it", damaged: "Damaged" };
       this.again();
       return [el("p", { class: result.result === "sound" ? "good" : "bad" }, names[result.result] ?? result.result),
-        el("p", { class: "dim" }, `${plural(result.segments, "segment")}, ${plural(result.events, "event")}, ${bytes(result.bytes)}`),
-        answer.lines.map((one) => el("div", { class: "note bad" }, text(one.message))), says(answer.command)];
+        hint(`${plural(result.segments, "segment")}, ${plural(result.events, "event")}, ${bytes(result.bytes)}`),
+        answer.lines.map((one) => trouble(text(one.message))), says(answer.command)];
     }, "Checking every byte …");
   }
 }
