@@ -3,7 +3,10 @@ import http.server
 import json
 import os
 import random
+import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +24,7 @@ SHOTS = os.environ.get("CI_PAGE_SHOTS")
 EVIL = "<img src=x onerror=document.title='owned'>"
 SCRIPT = "javascript:document.title='owned'"
 TURN = "abc\u202egnp.exe\u202c\u200f end"
+BIG = 9007199254740993
 WORDS = "low tide strand line kelp gull wrack shingle foam drift shell otter skerry ebb flood neap spring swell".split()
 checks = 0
 work = tempfile.mkdtemp(prefix="page-proof-")
@@ -54,7 +58,7 @@ class Page:
         self.url = self.process.stdout.readline().strip()
         if "?t=" not in self.url:
             self.base = self.url
-            self.url = self.process.stderr.readline().split("it: ")[1].strip()
+            self.url = self.process.stdout.readline().split("page ")[1].strip()
         self.base = self.url.split("/?")[0]
         self.port = self.base.rsplit(":", 1)[1]
 
@@ -93,6 +97,10 @@ def stores():
         {"recordType": "Evil", "recordName": SCRIPT, "parent": EVIL, "fields": {"html": EVIL, "to": {"type": "REFERENCE", "value": {"recordName": EVIL, "action": "NONE"}}}},
         {"recordType": "Evil", "recordName": "in-zone", "zoneName": EVIL, "fields": {"html": EVIL}},
     ]
+    hostile += [
+        {"recordType": "Dash", "recordName": "-n", "fields": {"big": BIG, "list": [BIG, 1]}},
+        {"recordType": "Dash", "recordName": "late", "zoneName": "-z", "fields": {}},
+    ]
     lines += [json.dumps(one) for one in hostile]
     command("import", a, "-", text="\n".join(lines) + "\n")
     command(*sync, a)
@@ -103,8 +111,8 @@ def stores():
     command("put", a, json.dumps({"recordName": "note-0000010", "fields": {"title": "from a"}}))
     command("put", a, json.dumps({"recordName": EVIL, "fields": {"html": EVIL + "2"}}))
     # The command's put refuses values of another type, and import takes them, as an app's save does.
-    for name in ("wrong", "wrong2"):
-        command("import", a, "-", text=json.dumps({"recordType": "Note", "recordName": name, "fields": {"title": 7}}) + "\n")
+    for kind, field, name in (("Note", "title", "wrong"), ("Note", "title", "wrong2"), ("Evil", "html", EVIL + "-held")):
+        command("import", a, "-", text=json.dumps({"recordType": kind, "recordName": name, "fields": {field: 7}}) + "\n")
     command("delete", a, "note-0000020")
     command(*sync, a, code=1)
     command("put", a, json.dumps({"recordName": "note-0000011", "fields": {"title": EVIL}}))
@@ -185,8 +193,15 @@ def contrast(browser, where):
             const g = ground(e), t = rgb(getComputedStyle(e).color, css(g)), [a, b] = [light(g), light(t)].sort((x, y) => y - x), ratio = (a + .05) / (b + .05);
             if (ratio < worst[0]) worst = [ratio, e.className + ': ' + e.textContent.slice(0, 40)];
           }
-          return worst; })()""")
+          let edge = 99;
+          for (const e of document.querySelectorAll('input:not([type=checkbox]), select')) {
+            if (!e.checkVisibility()) continue;
+            const [a, b] = [light(ground(e.parentElement)), light(rgb(getComputedStyle(e).borderTopColor, css(ground(e.parentElement))))].sort((x, y) => y - x);
+            edge = Math.min(edge, (a + .05) / (b + .05));
+          }
+          return [...worst, edge]; })()""")
         check(worst[0] >= 4.5, f"too little contrast in {where}, {theme}", worst)
+        check(worst[2] >= 3, f"the edge of an input is hardly seen in {where}, {theme}", worst)
     browser.look(1280)
 
 
@@ -229,6 +244,8 @@ def store_views(browser, store):
     story = browser.script("document.querySelector('.detail').innerText")
     for part in ("from a", "from b", "was sent to the server", "lost", "Now: "):
         check(part in story, f"the story of a conflict says '{part}'", story)
+    sides = browser.script("[...document.querySelector('[aria-label=\"Who lost\"] tbody tr').cells].map(c => [c.innerText, Boolean(c.querySelector('.was'))])")
+    check(sorted(text for text, _ in sides[1:3]) == ["from a", "from b"] and [lost for _, lost in sides].count(True) == 1, "both values stand at a conflict, and one is crossed out", sides)
     shots(browser, "story")
     click(browser, "Fields")
     to(browser, "sync")
@@ -242,12 +259,149 @@ def store_views(browser, store):
     check("held" in command("status", store).stdout, "and has changed nothing")
     browser.errors.clear()
     compaction(browser, store)
+    dashes_and_numbers(browser)
+    news(browser, store)
+    no_loops(browser)
     states(browser)
     doctored(browser)
     keyboard(browser)
     leave(browser, page)
     a_sync(browser)
     say(f"page: the views of a store, {checks} checks")
+
+
+def dashes_and_numbers(browser):
+    """Names that begin as options do, and numbers that a script would round."""
+    to(browser, "records?type=Dash&in=Main&name=-n")
+    browser.wait(f"document.querySelector('.fields')?.innerText.includes('{BIG}')", what="a number is shown as it is")
+    check(f"{BIG}" in browser.script("document.querySelector('.grid').innerText"), "in the table too")
+    click(browser, "Story")
+    browser.wait(f"document.querySelector('.story')?.innerText.includes('{BIG}')", what="the story of a name that begins with a dash")
+    click(browser, "Fields")
+    click(browser, "Find its children")
+    browser.wait("document.querySelector('.detail').innerText.includes('No record of the zone')", what="it has no children")
+    to(browser, "records?type=Dash&where=" + quote(f"big = {BIG}"))
+    browser.wait("document.querySelectorAll('.grid-row').length === 1", what="a filter by a large number")
+    to(browser, "records?type=Dash&zone=-z&in=-z&name=late")
+    browser.wait("document.querySelector('.detail .tag')?.innerText === 'Dash'", what="a record of a zone that begins with a dash")
+    quiet(browser, "dashes")
+
+
+def news(browser, store):
+    """What is open stays open, and what is not renewed says so, when something else has changed."""
+    to(browser, f"records?type=Evil&in=Main&name={quote(EVIL)}")
+    click(browser, "Find its children")
+    browser.wait("document.querySelector('.chip a')", what="its children")
+    browser.script("document.querySelector('.detail h1').id = 'same'")
+    kept = "document.querySelector('.detail').innerText.includes('Children')"
+    command("put", store, json.dumps({"recordType": "Folder", "recordName": "folder-new", "fields": {"name": "new"}}))
+    browser.wait("[...document.querySelectorAll('.side a')].some(a => a.innerText.includes('Folder') && a.innerText.includes('5'))", what="the counts are renewed")
+    browser.settle()
+    check(browser.script(kept), "the children stay")
+    click(browser, "Story")
+    browser.wait("document.querySelector('.story li')")
+    browser.script("document.querySelector('[role=tab][data-name=story]').focus()")
+    command("delete", store, "folder-new")
+    browser.wait("document.querySelector('.detail').innerText.includes('newer events than this story')", what="a story says that it is not renewed")
+    browser.press("ArrowLeft")
+    browser.wait("document.querySelector('.detail .fields') && document.activeElement.dataset.name === 'fields'", what="the arrows go from tab to tab, and the focus stays")
+    # A skip link is no view.
+    to(browser, "records?type=Note&where=" + quote("size >= 5"))
+    browser.script("document.querySelector('.skip').click()")
+    browser.settle()
+    check(browser.script("location.hash.includes('where=') && document.activeElement.id === 'main' && Boolean(document.querySelector('.filter'))"), "the link to the content keeps the view")
+    # Rows that are scrolled away from.
+    to(browser, "records?type=Note")
+    browser.wait("document.querySelectorAll('.grid-row').length > 20")
+    browser.script("document.querySelector('.grid').scrollTop = 4000")
+    browser.settle()
+    command("put", store, json.dumps({"recordType": "Note", "recordName": "a-first", "fields": {"size": 1, "newfield": "x"}}))
+    browser.wait("document.querySelector('.notes').innerText.includes('Something has changed since')", what="a table that is not renewed says so")
+    browser.script("document.querySelector('.grid').scrollTop = 0")
+    browser.wait("document.querySelector('.grid-head').innerText.includes('newfield') && document.querySelector('.grid-row').innerText.includes('a-first') && !document.querySelector('.notes').innerText.includes('Something has changed')", what="it is renewed at its beginning, with a column more")
+    command("delete", store, "a-first")
+    # The focus of what is closed or drawn again.
+    browser.wait("!document.querySelector('.grid').innerText.includes('a-first')")
+    browser.script("[...document.querySelectorAll('.grid-head button')].find(b => b.textContent.includes('size')).focus()")
+    browser.press("Enter")
+    browser.wait("document.querySelector('[aria-sort=ascending]') && document.activeElement.textContent === 'size ↑'", what="the focus stays at a head that sorts")
+    to(browser, "log")
+    browser.wait("document.querySelectorAll('.grid-row').length > 20")
+    browser.script("document.querySelector('.grid-row').click()")
+    browser.wait("!document.querySelector('.detail').hidden")
+    browser.script("document.querySelector('.detail header button').focus()")
+    browser.press("Enter")
+    browser.wait("document.querySelector('.detail').hidden && document.activeElement.classList.contains('grid')", what="the focus goes back to the table")
+    to(browser, "log?kind=deleted")
+    browser.wait("document.querySelector('.grid-row time')", what="times of events are local, with UTC on hover")
+    check(browser.script("document.querySelector('.grid-row time').title.endsWith('Z (UTC)')"), "and UTC on hover")
+    quiet(browser, "news")
+    live_log(browser, store)
+    # More rows than an element may be high.
+    last = browser.script("""(async () => {
+      const { Grid } = await import('/page/parts.js');
+      const grid = new Grid('Many', { open: () => {} });
+      grid.node.style.height = '300px';
+      document.getElementById('main').replaceChildren(grid.node);
+      grid.setColumns([{ name: 'n', width: 9, cell: (row) => String(row.n) }]);
+      const rows = new Map();
+      grid.setRows({ length: 2_000_000, at: (n) => rows.get(n) ?? rows.set(n, { n }).get(n), near: () => {} });
+      const seen = async (top) => { grid.node.scrollTop = top; await new Promise(requestAnimationFrame); await new Promise(requestAnimationFrame);
+        const box = grid.node.getBoundingClientRect(); return [...grid.node.querySelectorAll('.grid-row')].filter(r => { const b = r.getBoundingClientRect(); return b.top >= box.top - 1 && b.bottom <= box.bottom + 1; }).map(r => Number(r.textContent)); };
+      const out = { height: grid.body.offsetHeight, first: (await seen(0))[0], middle: (await seen(7_500_000)).length, last: (await seen(1e9)).at(-1) };
+      grid.choose(1_234_567);
+      out.chosen = (await seen(grid.node.scrollTop)).includes(1_234_567);
+      return out; })()""")
+    check(last["height"] <= 15_000_000 and last["first"] == 0 and last["last"] == 1_999_999 and last["middle"] >= 9 and last["chosen"], "two million rows are reached", last)
+    to(browser, "sync")
+
+
+def live_log(browser, store):
+    """The log goes on while answers are awaited, and reads no window twice."""
+    to(browser, "log")
+    browser.wait("document.querySelectorAll('.grid-row').length > 20")
+    browser.hold()
+    for name in ("meanwhile-1", "meanwhile-2"):
+        command("put", store, json.dumps({"recordType": "Folder", "recordName": name, "fields": {"name": "x"}}))
+        browser.listen(0.8)
+    browser.release()
+    browser.wait("document.querySelector('.grid').innerText.includes('meanwhile-1') && document.querySelector('.grid').innerText.includes('meanwhile-2')", 10, what="what came while an answer was awaited is shown")
+    to(browser, "log?record=nobody")
+    browser.requests.clear()
+    for name in ("meanwhile-1", "meanwhile-2"):
+        command("delete", store, name)
+        browser.listen(0.8)
+    browser.settle()
+    windows = [tuple(int(n) for n in re.findall(r"w=--(?:from|to)&w=(\d+)", url)) for url in browser.requests if "verb=log-dump" in url]
+    check(len(windows) >= 2 and all(before[1] <= after[0] for before, after in zip(windows, windows[1:])) and all(b - a <= 2_000 for a, b in windows), "a filter that nothing meets reads on, in windows", windows)
+    quiet(browser, "the live log")
+
+
+def no_loops(browser):
+    """A page that fails, or that is empty against its cursor, is not asked for again and again."""
+    def asked():
+        browser.settle()
+        before = len([url for url in browser.requests if "verb=query" in url])
+        browser.listen(1.5)
+        return len([url for url in browser.requests if "verb=query" in url]) - before
+
+    to(browser, "sync")
+    browser.change(lambda body: re.sub(r'"lines":.*,"notes"', '"lines":[{"unreadable":[]}],"notes"', body) if " --limit 200 --after " in body else body)
+    to(browser, "records?type=Note")
+    browser.wait("document.querySelectorAll('.grid-row').length > 20")
+    browser.script("document.querySelector('.grid').scrollTop = 1e6")
+    check(asked() < 2, "an empty last page is asked for once")
+    check(browser.script("document.querySelector('.where').textContent.endsWith('of 200')"), "it is the end")
+    to(browser, "sync")
+    browser.change(lambda body: body[:9] if " --limit 200 --after " in body else body)
+    to(browser, "records?type=Note")
+    browser.wait("document.querySelector('.note.bad button')", what="a page that fails")
+    check(asked() < 2, "a page that fails is not asked for again")
+    # It was in sight and was let go.
+    browser.change(None)
+    click(browser, "Try again")
+    browser.wait("document.querySelector('.where').textContent.endsWith('of 402') || document.querySelector('.where').textContent.endsWith('of 401')", what=browser.script("document.querySelector('.where').textContent"))
+    browser.errors.clear()
 
 
 def compaction(browser, store):
@@ -306,9 +460,26 @@ def a_sync(browser):
     browser.wait(f"/A sync is under way, and (sends|waits for an answer): [0-9,]+ changes sent, [0-9,]+ answered;.* [0-9,]+ changes? still owed/.test({state})", 60, what="a sync is under way")
     check(browser.script("document.querySelector('[aria-label=State] progress')?.max") == 800, "its progress has a measure", browser.script(state))
     shots(browser, "syncing")
-    syncing.wait(120)
+    check(syncing.wait(120) == 0, "the sync ends")
     browser.wait(f"{state}.includes('no sync runs') && document.body.innerText.includes('everything is at the server')", 60, what="the sync has ended")
     quiet(browser, "a sync")
+    leave(browser, page)
+    server.end()
+    # A server that asks to wait: the time counts down.
+    server = Page("serve", "--throttle", "9:90", f"{work}/throttled")
+    store = f"{work}/waiting"
+    command("put", store, json.dumps({"recordType": "Note", "recordName": "n", "fields": {"size": 1}}))
+    syncing = subprocess.Popen([STRANDLINE, "sync", "--url", server.base, "--container", "iCloud.example", store], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    processes.append(syncing)
+    page = Page("open", "--no-browser", store)
+    visit(browser, page, "sync")
+    wait = "Number(/must not be asked for\\s+([0-9]+) s/.exec(document.querySelector('.note.warn')?.innerText)?.[1])"
+    browser.wait(f"{wait} > 20", 60, what="a throttle is said")
+    before = browser.script(wait)
+    browser.wait(f"{wait} < {before} && {wait} > 1", what="it counts down")
+    syncing.kill()
+    syncing.wait()
+    quiet(browser, "a throttle")
     leave(browser, page)
     server.end()
 
@@ -320,6 +491,25 @@ def doctored(browser):
     to(browser, "records?type=Evil&name=" + quote(EVIL) + "&in=Main")
     browser.wait("document.querySelector('.grid-head').innerText.includes('<img src=x') && document.querySelector('.side').innerText.includes('<img src=x') && document.querySelector('.fields')?.innerText.includes('<img src=x')", what="hostile names of types and fields")
     is_text(browser, "doctored names")
+    # The log of a story that cannot be read to its end.
+    def cut(body):
+        answer = json.loads(body)
+        if " why " in answer["command"]:
+            answer.update(lines=answer["lines"][:-1], notes=["error: made up by the proof"], code=65)
+        return json.dumps(answer)
+
+    browser.change(cut)
+    to(browser, "sync")
+    to(browser, "records?type=Note&in=Main&name=note-0000010")
+    click(browser, "Story")
+    browser.wait("document.querySelector('.detail .note.bad')?.innerText.includes('made up by the proof') && document.querySelectorAll('.story li').length > 2", what="a story that is not whole says so")
+    check("Now:" not in browser.script("document.querySelector('.detail').innerText"), "and tells of no state")
+    click(browser, "Fields")
+    # Records so large that 200 are too many.
+    browser.change(lambda body: re.sub(r'"isCut":false,"lines":.*', '"isCut":true,"lines":[],"notes":["error: the answer is larger than a page can show"]}', body) if " --limit 200" in body else body)
+    to(browser, "sync")
+    to(browser, "records?type=Note")
+    browser.wait("document.querySelectorAll('.grid-row').length > 20 && document.querySelector('.says code').textContent.includes('--limit 20')", what="large records are shown by smaller pages")
     browser.change(None)
     browser.errors.clear()
 
@@ -365,12 +555,25 @@ def click(browser, text, within="document"):
     browser.script(f"[...{within}.querySelectorAll('button')].find(b => b.textContent === {json.dumps(text)}).click()")
 
 
-def changes(browser, store):
+def changes(browser, server, store, sync):
     """A verb with leave, while another process writes, and after it."""
     page = Page("open", "--no-browser", "--allow-changes", store)
     visit(browser, page, "sync")
     held = "[...document.querySelectorAll('[aria-label=Held] a')].map(a => a.textContent)"
-    check(sorted(browser.script(held)) == ["wrong", "wrong2"], "two records are held", browser.script(held))
+    check(sorted(browser.script(held)) == [EVIL + "-held", "wrong", "wrong2"], "three records are held", browser.script(held))
+    whole_verbs(browser, server, store, sync)
+    # What a record is called is text in a question too.
+    row = f"[...document.querySelectorAll('[aria-label=Held] tr')].find(r => r.innerText.includes('-held'))"
+    browser.script(f"[...{row}.querySelectorAll('button')].find(b => b.textContent === 'Discard').click()")
+    browser.wait("document.querySelector('dialog[open]')?.innerText.includes('<img src=x')", what="a hostile name in a question")
+    is_text(browser, "a question")
+    click(browser, "Leave it")
+    # The focus stays at its record when one before it is gone.
+    browser.script("[...[...document.querySelectorAll('[aria-label=Held] tr')].find(r => r.cells[0].innerText === 'wrong2').querySelectorAll('button')].find(b => b.textContent === 'Release').focus()")
+    command("held", store, "discard", EVIL + "-held")
+    browser.wait(f"({held}).length === 2", what="it is given up")
+    browser.settle()
+    check(browser.script("document.activeElement.textContent + document.activeElement.closest('tr')?.cells[0].innerText") == "Releasewrong2", "the focus stays at a record's button")
     writer = subprocess.Popen([STRANDLINE, "import", "--batch", "1", "--acks", store, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     processes.append(writer)
     writer.stdin.write(json.dumps({"recordType": "Note", "recordName": "by-writer", "fields": {"size": 1}}) + "\n")
@@ -398,6 +601,37 @@ def changes(browser, store):
     say(f"page: changes with leave, {checks} checks")
 
 
+def agree(browser, title, part, row=""):
+    """Clicks a button, reads its question, and agrees."""
+    where = f"[...document.querySelectorAll('tr')].find(r => r.cells[0].innerText === {json.dumps(row)})" if row else "document"
+    click(browser, title, where)
+    browser.wait(f"document.querySelector('dialog[open]')?.innerText.includes({json.dumps(part)})", what=f"the question of {title}")
+    click(browser, title, "document.querySelector('dialog')")
+    browser.wait("!document.querySelector('dialog')")
+    browser.settle()
+
+
+def whole_verbs(browser, server, store, sync):
+    """What is about all held records, or about a zone."""
+    agree(browser, "Retry all", "3 held records")
+    browser.wait("document.querySelector('[aria-label=Held]').innerText.includes('Nothing is set aside')", what="all are retried")
+    command(*sync, store, code=1)
+    browser.wait("document.querySelectorAll('[aria-label=Held] a').length === 3", what="the server refuses them again")
+    for title, kind, word in (("Resync from server", "resync-from-server", "removes here"), ("Resync from here", "resync-from-here", "uploads again")):
+        before = len(command("log-dump", "--kind", "zoneChanged", store).stdout)
+        agree(browser, title, word, "Main")
+        check(len(command("log-dump", "--kind", "zoneChanged", store).stdout) > before, f"{title} is in the log")
+    command(*sync, store, code=1)
+    # A zone that the server has no more.
+    body = {"operations": [{"operationType": "delete", "zone": {"zoneID": {"zoneName": "-z"}}}]}
+    check(request(server, "/database/1/iCloud.example/development/private/zones/modify", body)[0] == 200, "the server deletes a zone")
+    command(*sync, store, code=None)
+    browser.wait("document.querySelector('[aria-label=Zones]').innerText.includes('lost')", what="a lost zone is said")
+    agree(browser, "Resume", "fetches the zone from its beginning", "-z")
+    browser.wait("!document.querySelector('[aria-label=Zones]').innerText.includes('lost')", what="it is resumed")
+    quiet(browser, "verbs of all")
+
+
 def live_and_large(browser):
     """Many records; live updates while more are imported; scrolling to the end."""
     store = f"{work}/large"
@@ -406,6 +640,7 @@ def live_and_large(browser):
         for number in range(RECORDS):
             file.write(record(number, chooser) + "\n")
     command("import", store, f"{work}/large.jsonl")
+    command("put", store, json.dumps({"recordType": "Folder", "recordName": "folder-1", "fields": {"name": "one"}}))
     page = Page("open", "--no-browser", store)
     browser.requests.clear()
     visit(browser, page)
@@ -428,7 +663,7 @@ def live_and_large(browser):
       }}
       await new Promise(done => setTimeout(done, 300));
       const queries = performance.getEntriesByType('resource').filter(e => e.name.includes('verb=query')).map(e => e.duration).sort((a, b) => a - b);
-      return {{last: [...document.querySelectorAll('.grid-row')].at(-1)?.firstChild.textContent, longest, most, where: document.querySelector('.tools [role=status]').textContent,
+      return {{last: [...document.querySelectorAll('.grid-row')].at(-1)?.firstChild.textContent, longest, most, where: document.querySelector('.tools .where').textContent,
         pages: queries.length, median: queries[queries.length >> 1], slowest: queries.at(-1), heap: performance.memory?.usedJSHeapSize}};
     }})()""")
     check(scroll["last"] == f"note-{RECORDS - 1:07}", "the last record is shown after scrolling", scroll)
@@ -444,6 +679,14 @@ def live_and_large(browser):
     say(f"page: what a compaction would free is worked out in {time.monotonic() - begun:.1f} s; open holds {page.memory():.0f} MB then")
     to(browser, "records")
     browser.wait("document.querySelectorAll('.grid-row').length > 20")
+    # More children than are asked for at once.
+    to(browser, "records?type=Folder&in=Main&name=folder-1")
+    if browser.script("Boolean(document.querySelector('.fields'))"):
+        click(browser, "Find its children")
+        browser.wait("document.querySelector('.detail').innerText.includes('The first 100 of Note')", what="children that are left out are said")
+        browser.script("[...document.querySelectorAll('.detail a')].find(a => a.innerText === 'all of them').click()")
+        browser.wait("document.querySelector('.filter')?.innerText.includes('___parent')", what="and all of them are shown")
+    to(browser, "records?type=Note")
     # Live: the numbers beside the type move while an import of 10,000 runs, and the log shows its events.
     count = "Number(document.querySelector('.side a[aria-current] .dim').textContent.replaceAll(',', ''))"
     reader = subprocess.Popen([STRANDLINE, "import", "--batch", "100", "--acks", store, "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
@@ -503,6 +746,25 @@ def again(browser, page, store):
     browser.call("Target.closeTarget", targetId=target)
     command("put", store, json.dumps({"recordType": "Note", "recordName": "after", "fields": {"size": 1}}))
     browser.wait("[...document.querySelectorAll('.grid-row')].slice(0, 8).some(r => r.innerText.includes('after'))", what="events come again")
+    # A page that is not seen leaves its connection to others, and has everything when it is seen again.
+    hide = "Object.defineProperty(document, 'hidden', { value: %s, configurable: true }); document.dispatchEvent(new Event('visibilitychange'))"
+    browser.requests.clear()
+    browser.script(hide % "true")
+    end = time.monotonic() + 40
+    while time.monotonic() < end and not any("rest=" in url for url in browser.requests):
+        browser.listen(0.5)
+    check(any("rest=" in url for url in browser.requests), "a page that is not seen says that it is there")
+    command("put", store, json.dumps({"recordType": "Note", "recordName": "unseen", "fields": {"size": 1}}))
+    browser.listen(1)
+    rows = "[...document.querySelectorAll('.grid-row')].slice(0, 8).some(r => r.innerText.includes('unseen'))"
+    check(not browser.script(rows), "it follows nothing")
+    browser.script(hide % "false")
+    browser.wait(rows, what="it is renewed when it is seen again")
+    # One that is stopped closes no connection.
+    other.process.send_signal(signal.SIGSTOP)
+    browser.wait("!document.getElementById('lost').hidden", 60, what="a command that does not answer is said")
+    other.process.send_signal(signal.SIGCONT)
+    browser.wait("document.getElementById('lost').hidden", what="it is found when it goes on")
     browser.expected = []
     leave(browser, other)
 
@@ -535,6 +797,9 @@ def empty_and_damaged(browser, store):
     to(browser, "log?record=note-0000030")
     browser.wait("document.querySelector('.note.bad, .failed')", what="the log says where it is damaged")
     shots(browser, "damaged-log")
+    for name in ("note-0000029", "note-0001200"):
+        to(browser, f"log?record={name}")
+        browser.wait(f"document.querySelector('.grid').innerText.includes('{name}') && document.querySelector('.note.bad')", what="events on both sides of a damaged place")
     quiet(browser, "damaged")
     leave(browser, page)
     # One of which nothing can be read.
@@ -628,6 +893,17 @@ def request(server, path, body=None):
             return error.code, error.headers
 
 
+def answer_of(server, path, body):
+    """The text of an answer to what an app sends."""
+    message = urllib.request.Request(server.base + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(message, timeout=30) as answer:
+            return answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.read().decode()
+
+
 def empty_server(browser):
     server = Page("serve", f"{work}/empty-server")
     visit(browser, server, "data")
@@ -658,13 +934,22 @@ def all_faults(browser, server):
             ahead = parsedate_to_datetime(request(server, "/none")[1]["Date"]).timestamp() - time.time()
             check(-3700 < ahead < -3500, "the server's clock has gone back by an hour", ahead)
             shots(browser, "server-clock")
+        if name == "503 with Retry-After":
+            # What is used up stays so when another one is switched, also while something is typed.
+            browser.script("document.querySelector('[aria-label^=\"Clock, \"]').focus()")
+            for _ in range(3):
+                request(server, "/database/1/iCloud.example/development/private/zones/list")
+            browser.wait(f"{button}.getAttribute('aria-pressed') === 'false'", what="a fault that is used up is off while something is typed")
+            browser.script(f"{button}.focus()")
+            browser.press("Enter")
+            browser.wait(f"{button}.getAttribute('aria-pressed') === 'true'")
         if name == "Latency":
             begun = time.monotonic()
             request(server, "/database/1/iCloud.example/development/private/zones/list")
             check(time.monotonic() - begun > 0.45, "an answer waits")
         if name == "Quota":
             body = {"zoneID": {"zoneName": "Main"}, "operations": [{"operationType": "create", "record": {"recordType": "Note", "recordName": "quota", "fields": {}}}]}
-            check(request(server, "/database/1/iCloud.example/development/private/records/modify", body)[0] in (200, 413), "a save is refused")
+            check("QUOTA_EXCEEDED" in answer_of(server, "/database/1/iCloud.example/development/private/records/modify", body), "a save is refused")
         if number == 2:
             browser.script("[...document.querySelectorAll('button[aria-pressed]')].find(b => b.getAttribute('aria-label') === 'Sign-in').click()")
         else:
@@ -678,7 +963,21 @@ def all_faults(browser, server):
         status, header = request(server, "/database/1/iCloud.example/development/private/zones/list")
         check(status == 503 and header["Retry-After"] == "2", "a request is refused", status)
     browser.wait("document.body.innerText.includes('none is on')", what="a fault that is used up is off")
+    # A wait of less than a second stays as it is, whatever else is switched.
+    page_faults = "fetch('/api/faults').then(r => r.json())"
+    browser.script("(() => { const box = document.querySelector('[aria-label^=\"503 with\"][placeholder]'); box.value = '5:0.4'; box.focus(); })()")
+    browser.press("Enter")
+    browser.wait("document.body.innerText.includes('1 fault on')")
+    click_label(browser, "Old page")
+    browser.wait("document.body.innerText.includes('2 faults on')")
+    check(browser.script(page_faults)["throttle"] == "5:0.4", "a wait is not rounded", browser.script(page_faults))
+    click(browser, "All off")
+    browser.wait("document.body.innerText.includes('none is on')")
     quiet(browser, "faults")
+
+
+def click_label(browser, label):
+    browser.script(f"[...document.querySelectorAll('button')].find(b => b.getAttribute('aria-label') === {json.dumps(label)}).click()")
 
 
 def hostile_requests(browser, server):
@@ -688,7 +987,19 @@ def hostile_requests(browser, server):
         request(server, path, {"zoneID": {"zoneName": EVIL + TURN}, "query": {"recordType": SCRIPT}})
     to(browser, "requests")
     browser.wait("document.querySelector('.grid').innerText.includes('img')", what="hostile requests are listed")
-    for number in range(3):
+    # A body of which only the beginning is kept.
+    answer_of(server, "/database/1/iCloud.example/development/private/records/query", {"query": {"recordType": "x" * 40_000}})
+    browser.wait("document.querySelector('.grid-row').innerText.includes('kB')")
+    browser.script("document.querySelector('.grid-row').click()")
+    browser.wait("document.querySelector('.detail').innerText.includes('Only its first 32 kB are kept')", what="a body that is cut is said to be")
+    # One of another origin is refused before the service.
+    message = urllib.request.Request(server.base + "/database/1/iCloud.example/development/private/zones/list", headers={"Origin": "http://evil.example"})
+    try:
+        urllib.request.urlopen(message, timeout=30)
+    except urllib.error.HTTPError as error:
+        error.close()
+    browser.wait("document.querySelector('.grid-row').innerText.includes('403')", what="a request that was refused by its origin is listed")
+    for number in range(2, 5):
         browser.script(f"document.querySelectorAll('.grid-row')[{number}].click()")
         browser.wait("document.querySelectorAll('.detail pre').length === 2", what="the bodies of a hostile request")
         is_text(browser, "hostile requests", EVIL[:20])
@@ -714,6 +1025,36 @@ def server_again(browser, server):
     return other
 
 
+def big_numbers(browser):
+    """Numbers that a script would round, in answers, conditions and JSON."""
+    # A condition by a field that the type does not have is refused.
+    remove = "document.querySelector('[aria-label=\"Remove this condition\"]').click()"
+    browser.script(remove)
+    browser.settle()
+    browser.script("document.querySelector('.form select').value = 'Dash'; document.querySelector('.form select').onchange()")
+    browser.settle()
+    click(browser, "Add a condition")
+    browser.script(f"""(() => {{ const name = document.querySelector('[aria-label=Field]');
+      document.querySelector('[aria-label=Comparator]').value = 'EQUALS'; name.value = 'big'; document.querySelector('[aria-label=Value]').value = '{BIG}';
+      name.dispatchEvent(new Event('change', {{bubbles: true}})); }})()""")
+    browser.wait(f"document.querySelectorAll('.grid-row').length === 1 && document.querySelector('.grid-row').innerText.includes('{BIG}')", what="a condition with a large number")
+    browser.wait(f"[...document.querySelectorAll('.notes pre.json')].filter(p => p.textContent.includes('{BIG}')).length === 2", what="the JSON has it as it is")
+    browser.script(remove)
+    browser.settle()
+
+
+def curl(browser):
+    """The line that is copied asks the same of the server."""
+    browser.script("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    click(browser, "Copy as curl")
+    browser.wait("window.copied")
+    words = shlex.split(browser.script("window.copied"))
+    check(words[:3] == ["curl", "-X", "POST"] and words[4] == "-H" and words[6] == "-d", "a line of curl", words)
+    message = urllib.request.Request(words[3], words[7].encode(), dict([words[5].split(": ")]))
+    with urllib.request.urlopen(message, timeout=30) as answer:
+        check(answer.status == 200 and b'"records"' in answer.read(), "the copied line is answered")
+
+
 def server_views(browser, server, sync):
     empty_server(browser)
     visit(browser, server)
@@ -728,27 +1069,31 @@ def server_views(browser, server, sync):
     for name in ("Add a condition",):
         click(browser, name)
     comparators = browser.script("[...document.querySelector('[aria-label=Comparator]').options].map(o => o.value)")
-    check(len(comparators) >= 18 and "LIST_CONTAINS" in comparators, "every comparator is offered", comparators)
+    check(len(comparators) >= 21 and {"LIST_CONTAINS", "NEAR", "CONTAINS_ALL_TOKENS", "CONTAINS_ANY_TOKENS"} <= set(comparators), "every comparator is offered", comparators)
     for comparator in comparators:
-        value = '["a", "b"]' if comparator in ("IN", "NOT_IN") or comparator.endswith(("_ANY", "_ALL")) else "a"
+        value = '["a", "b"]' if comparator in ("IN", "NOT_IN") or comparator.endswith(("_ANY", "_ALL")) else "54.2, 7.9" if comparator == "NEAR" else "a"
         browser.script(f"""(() => {{ const [name, value] = [document.querySelector('[aria-label=Field]'), document.querySelector('[aria-label=Value]')];
-          document.querySelector('[aria-label=Comparator]').value = '{comparator}'; name.value = 'html'; value.value = {json.dumps(value)}; name.dispatchEvent(new Event('change', {{bubbles: true}})); }})()""")
+          document.querySelector('[aria-label=Comparator]').value = '{comparator}'; name.value = 'html'; value.value = {json.dumps(value)};
+          document.querySelector('[aria-label="Type of the value"]').value = ''; name.dispatchEvent(new Event('change', {{bubbles: true}})); }})()""")
         browser.wait(f"!document.querySelector('.loading') && document.querySelector('pre.json')?.textContent.includes('\"{comparator}\"')", what=f"the JSON of {comparator}")
         check(not browser.script("document.querySelector('.middle .note.bad')?.innerText"), f"{comparator} is answered", browser.script("document.querySelector('.note.bad')?.innerText"))
+    curl(browser)
+    big_numbers(browser)
     labelled(browser, "data")
     contrast(browser, "data")
     shots(browser, "server-data")
     to(browser, "data?tab=changes")
     browser.wait("document.body.innerText.includes('more is coming') || document.body.innerText.includes('the end; token')")
-    pages = 0
+    pages = tombstones = 0
     while "more is coming" in browser.script("document.body.innerText") and pages < 30:
         token = browser.script("document.querySelector('.form input').value")
         click(browser, "Next page")
         browser.wait(f"document.querySelector('.form input').value !== {json.dumps(token)}")
         browser.settle()
+        tombstones += browser.script("document.querySelector('.grid').innerText.split('tombstone').length - 1")
         pages += 1
     check(pages > 2, "changes come page by page", pages)
-    check("tombstone" in browser.script("document.querySelector('.grid').innerText") or browser.script("document.querySelectorAll('.grid-row').length") > 0, "tombstones are among them")
+    check(tombstones > 0, "tombstones are among them")
     shots(browser, "server-changes")
     to(browser, "data?tab=lookup&names=note-0000010")
     browser.wait("document.querySelector('.grid').innerText.includes('note-0000010')", what="a look-up")
@@ -809,7 +1154,7 @@ def main():
         browser.look(1280)
         wanted = os.environ.get("CI_PAGE_ONLY", "")
         for name, part in (("store", lambda: store_views(browser, store)), ("hostile", lambda: hostile_tab(browser, store)), ("damaged", lambda: empty_and_damaged(browser, store)),
-                           ("changes", lambda: changes(browser, store)), ("large", lambda: live_and_large(browser)), ("server", lambda: server_views(browser, server, sync))):
+                           ("changes", lambda: changes(browser, server, store, sync)), ("large", lambda: live_and_large(browser)), ("server", lambda: server_views(browser, server, sync))):
             if not wanted or name in wanted.split(","):
                 part()
         if not wanted:
