@@ -191,7 +191,8 @@ extension CloudServer {
     _ message: ZoneChangesRequest, _ key: DatabaseKey, _ rest: inout Int, _ memory: inout RequestMemory,
     to json: inout JSONWriter
   ) throws(ServerRefusal) {
-    let form = AnswerForm(wireZone(name, key), own: ZoneID(name, owner: key.user, scope: key.scope))
+    let form = AnswerForm(
+      wireZone(name, key), own: ZoneID(name, owner: key.user, scope: key.scope), links: contentLinks())
     let numbersAsStrings = asked.numbersAsStrings ?? message.numbersAsStrings ?? false
     let types = (asked.desiredRecordTypes ?? message.desiredRecordTypes).map { Set(texts: $0) }
     var shown: [(name: String, json: Range<Int>)] = []
@@ -390,7 +391,8 @@ extension CloudServer {
       guard showsToken, let zone else { return ((lsns, nil), seen) }
       return ((lsns, self.token(zone, zone.lastLSN, core)), zone.lastLSN)
     }
-    let form = AnswerForm(wireZone(name, key), own: ZoneID(name, owner: key.user, scope: key.scope))
+    let form = AnswerForm(
+      wireZone(name, key), own: ZoneID(name, owner: key.user, scope: key.scope), links: contentLinks())
     let desired = DesiredFields(message.desiredKeys)
     var json = JSONWriter(capacity: 512 * (lsns.count + 1))
     json.beginObject()

@@ -47,7 +47,7 @@ extension CloudServer {
     guard let endpoint = Endpoint(rawValue: name) else { return nil }
     switch endpoint {
     case .recordsModify, .zonesModify, .usersCaller, .usersCurrent, .usersDiscover, .usersByEmail, .usersByName,
-      .usersOfContacts, .subscriptionsModify, .tokensCreate, .tokensRegister:
+      .usersOfContacts, .subscriptionsModify, .tokensCreate, .tokensRegister, .assetsUpload, .assetsRereference:
       return nil
     case .subscriptionsList, .subscriptionsLookup, .recordsLookup, .recordsQuery, .recordsChanges, .changesZone,
       .changesDatabase, .zonesList, .zonesLookup,

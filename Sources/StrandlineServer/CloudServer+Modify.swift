@@ -43,7 +43,7 @@ extension CloudServer {
     if faults.quotaExceeded, prepared.contains(where: { $0.kind != .delete && $0.kind != .forceDelete }) {
       throw ServerRefusal(413, WireError(.quotaExceeded, "Quota exceeded"))
     }
-    let form = AnswerForm(wireZone(zoneName, key), own: own)
+    let form = AnswerForm(wireZone(zoneName, key), own: own, links: contentLinks())
     while true {
       switch try apply(prepared, message, zoneName, key, form, faults, showsToken, hasPlace: memory.hasPlace) {
       case .done(let done):
@@ -298,7 +298,7 @@ extension CloudServer {
         throw ServerRefusal(
           400, WireError(.badRequest, "unknown operationType '\(operation.operationType.prefix(40))'"))
       }
-      let record = operation.record
+      var record = operation.record
       let name =
         record.recordName ?? RecordName.random(high: environment.random.next(), low: environment.random.next())
       guard names.insert(CloudName(name)).inserted else {
@@ -309,6 +309,7 @@ extension CloudServer {
       prepared.desired = (operation.desiredKeys ?? record.desiredKeys).map { DesiredFields($0) }
       prepared.numbersAsStrings = operation.numbersAsStrings
       prepared.defect = defect(of: record, kind, name)
+      if prepared.defect == nil { prepared.defect = receive(&record, name) }
       if prepared.defect == nil { prepared.encode(record, own) }
       result.append(prepared)
     }

@@ -128,7 +128,8 @@ extension CloudServer {
   ) throws(ServerRefusal) -> [UInt8] {
     let desired = DesiredFields(message.desiredKeys)
     let forms = part.zones.mapValues { name in
-      AnswerForm(wireZone(name, key), own: ZoneID(name, owner: key.user, scope: key.scope))
+      AnswerForm(
+        wireZone(name, key), own: ZoneID(name, owner: key.user, scope: key.scope), links: contentLinks())
     }
     var json = JSONWriter(capacity: 4096)
     json.beginObject()

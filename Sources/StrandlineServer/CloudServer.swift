@@ -54,6 +54,9 @@ public final class CloudServer: Sendable {
     var lookedReferences = 0
     /// The API tokens that are accepted; nil for any.
     var apiTokens: Set<String>?
+    /// Where contents are fetched, and which generation of their addresses counts.
+    var contentOrigin = "http://127.0.0.1"
+    var contentGeneration: UInt32 = 0
   }
 
   /// May be held when `front`, `halt` or a lock of the journal is taken, never the reverse.
@@ -69,6 +72,7 @@ public final class CloudServer: Sendable {
   let large: LargeRequests
   let journal: any ServerJournal
   let environment: SystemEnvironment
+  let contents: ServerContents
   private let onLine: @Sendable (String) -> Void
 
   /// The user of requests without a session.
@@ -76,10 +80,11 @@ public final class CloudServer: Sendable {
 
   /// A server over a journal; `state` is the fold of the journal's events.
   init(
-    journal: any ServerJournal, state: ServerState, faults: ServerFaults, limits: ServerLimits,
-    environment: SystemEnvironment, onLine: @escaping @Sendable (String) -> Void
+    journal: any ServerJournal, state: ServerState, contents: ServerContents, faults: ServerFaults,
+    limits: ServerLimits, environment: SystemEnvironment, onLine: @escaping @Sendable (String) -> Void
   ) {
     self.journal = journal
+    self.contents = contents
     self.environment = environment
     self.onLine = onLine
     self.limits = limits
@@ -93,8 +98,10 @@ public final class CloudServer: Sendable {
     inMemory environment: SystemEnvironment, faults: ServerFaults = ServerFaults(),
     limits: ServerLimits = ServerLimits(), onLine: @escaping @Sendable (String) -> Void = { _ in }
   ) {
+    let journal = MemoryJournal(random: environment.random)
+    let contents = ServerContents(inMemory: journal.storeUUID, random: environment.random)
     self.init(
-      journal: MemoryJournal(random: environment.random), state: ServerState(), faults: faults, limits: limits,
+      journal: journal, state: ServerState(), contents: contents, faults: faults, limits: limits,
       environment: environment, onLine: onLine)
   }
 
@@ -126,8 +133,17 @@ public final class CloudServer: Sendable {
           throw error.publicError(in: directory, at: LSN(rawValue: event.lsn))
         }
       }
+      let contents: ServerContents
+      do {
+        contents = try ServerContents(in: journal.folder, storeUUID: journal.storeUUID, random: environment.random)
+      } catch {
+        // What this start has to say is that failure; nothing was appended.
+        _ = try? journal.close()
+        throw error
+      }
       self.init(
-        journal: journal, state: check.state, faults: faults, limits: limits, environment: environment, onLine: onLine)
+        journal: journal, state: check.state, contents: contents, faults: faults, limits: limits,
+        environment: environment, onLine: onLine)
     } catch {
       throw StrandlineError.translating(error, "cannot open the server's journal in '\(directory)'")
     }
@@ -185,6 +201,7 @@ public final class CloudServer: Sendable {
       front.withLock { front in
         front.untilDrop = faults.dropAnswer
         front.throttled = faults.throttle?.requests
+        if faults.expireContentAddresses { front.contentGeneration += 1 }
         front.faults = faults
       }
     }

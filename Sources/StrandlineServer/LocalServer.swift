@@ -58,7 +58,9 @@ public final class LocalServer: Sendable {
     do {
       let http = try HTTPServer(
         service: service(cloud), host: host, port: number, access: access, limits: limits, timeouts: timeouts)
-      return LocalServer(cloud: cloud, http: http, host: host)
+      let server = LocalServer(cloud: cloud, http: http, host: host)
+      cloud.setContentOrigin(server.url)
+      return server
     } catch {
       let cause = StrandlineError(.io, "cannot listen on \(host), port \(port)", underlying: error)
       do { try cloud.close() } catch {

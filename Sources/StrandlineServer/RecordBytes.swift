@@ -234,10 +234,13 @@ struct AnswerForm: Sendable {
   /// The zone's ID, as JSON.
   let zoneID: [UInt8]
   private let own: ZoneID
+  /// Where contents are fetched.
+  private let links: ContentLinks
 
-  init(_ zoneID: WireZoneID, own: ZoneID) {
+  init(_ zoneID: WireZoneID, own: ZoneID, links: ContentLinks) {
     self.zoneID = WireJSON.encode(zoneID)
     self.own = own
+    self.links = links
   }
 
   /// The most bytes that JSON makes of so many bytes of events: a reference takes three of them, and in JSON the zone's ID too.
@@ -343,7 +346,7 @@ struct AnswerForm: Sendable {
         throw ByteReaderError(offset: field.value.lowerBound, what: "a field of the value null")
       }
       WireField.writeMembers(
-        of: value.namingZones(own), to: &json, numbersAsStrings ? .wireNumbersAsStrings : .wire)
+        of: links.added(to: value.namingZones(own)), to: &json, numbersAsStrings ? .wireNumbersAsStrings : .wire)
     }
     json.endObject()
   }

@@ -24,6 +24,8 @@ extension CloudServer {
     case recordsLookup = "records/lookup"
     case recordsQuery = "records/query"
     case recordsChanges = "records/changes"
+    case assetsUpload = "assets/upload"
+    case assetsRereference = "assets/rereference"
     case changesZone = "changes/zone"
     case changesDatabase = "changes/database"
     case zonesList = "zones/list"
@@ -97,6 +99,7 @@ extension CloudServer {
       if request.method == "OPTIONS", let methods = try methods(at: request.path) {
         return .respond(HTTPResponse(status: 204, headers: ["Allow": methods, "X-Apple-Request-UUID": uuid]))
       }
+      if request.path.hasPrefix(Self.contentPath) { return .respond(wholeContent(request)) }
       if request.path == "/signin" { return .respond(try signInPage(request, headers)) }
       if request.path == Self.courierPath, request.method == "GET" {
         return .push(headers, try courierBox(try parameter("token", request)))
@@ -293,6 +296,8 @@ extension CloudServer {
       return try lookupAnswer(try message(request), in: key, showsToken: try asksForToken(request), &memory)
     case .recordsQuery:
       return try queryAnswer(try message(request), in: key, showsToken: try asksForToken(request), &memory)
+    case .assetsUpload: return WireJSON.encode(try assetTokens(try message(request), in: key))
+    case .assetsRereference: return WireJSON.encode(try rereference(try message(request), in: key))
     case .changesZone: return try zoneChangesAnswer(try message(request), in: key, &memory)
     case .changesDatabase: return WireJSON.encode(try databaseChanges(try message(request), in: key))
     case .zonesList: return WireJSON.encode(try listZones(in: key))

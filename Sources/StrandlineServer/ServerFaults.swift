@@ -57,6 +57,12 @@ public struct ServerFaults: Sendable, Hashable {
   /// not known.
   public var createConflictInsteadOfExists = false
 
+  /// The content host answers every request with this status and without JSON: 421 as one that was sent on a connection to another
+  /// host, 503 as one that is busy; nil as it should.
+  public var contentHostStatus: Int?
+  /// Addresses of contents that were given out before this was switched on are refused as expired (410); later ones are valid.
+  public var expireContentAddresses = false
+
   /// No faults.
   public init() {}
 }
@@ -73,6 +79,8 @@ package struct ServerLimits: Sendable, Hashable {
   package var resultsMax = 200
   /// The most bytes of one record, names and values.
   package var recordBytesMax = 1_000_000
+  /// The most bytes of the content of an asset: 50 MB by CloudKit's table of properties; its page on uploads says 15.
+  package var assetBytesMax: Int64 = 50_000_000
   /// The most characters of a record's or zone's name, counted in Unicode scalars: of a character that a reader sees as
   /// one there is no limit to its bytes.
   package var nameCharactersMax = 255

@@ -114,6 +114,8 @@ package final class LogJournal: ServerJournal {
   }
 
   package var storeUUID: [UInt8] { log.storeUUID }
+  /// The open folder of the log.
+  package var folder: any Folder { log.folder }
   package var tenure: UInt64 { log.tenure }
   package var durableLSN: UInt64 { log.durableLSN }
 

@@ -238,7 +238,7 @@ struct OperationTests {
       "r": .reference(Reference("x", action: .none)),
       "far": .reference(Reference("x", zone: ZoneID("Other"), action: .none)),
       "l": .location(Location(latitude: 1.5, longitude: -2, altitude: 3, timestamp: 5)),
-      "a": .asset(Asset(fileChecksum: "AQ==", size: 5, receipt: "r")),
+      "a": .asset(Asset(fileChecksum: "AQ==", size: 5, wrappingKey: "w")),
       "ls": .list(.strings, ["a", ""]), "li": .list(.int64s, [1, -1]), "ld": .list(.doubles, [1.0, 2.5]),
       "lt": .list(.dates, [.date(milliseconds: 0)]), "lb": .list(.bytes, [.bytes([])]),
       "enc": .encrypted("secret"),

@@ -20,6 +20,8 @@ package struct HTTPBodyReader: Sendable {
   /// The part of a line that has come; empty outside of the lines of a chunked body.
   private var line: [UInt8] = []
   private var trailerBytes = 0
+  /// How many bytes were taken out of the body.
+  private var taken = 0
   private let bytesMax: Int
   private let trailerBytesMax: Int
 
@@ -59,6 +61,13 @@ package struct HTTPBodyReader: Sendable {
     return bytes.count - rest.count
   }
 
+  /// Takes out what has come since the last call, for a caller that keeps no whole body.
+  package mutating func take() -> [UInt8] {
+    defer { body.removeAll(keepingCapacity: true) }
+    taken += body.count
+    return body
+  }
+
   /// The connection has ended.
   ///
   /// - Throws: `HTTPDefect.cut` if the body has not.
@@ -67,9 +76,9 @@ package struct HTTPBodyReader: Sendable {
     case .end: break
     case .contentUntilClose: place = .end
     case .content(let left):
-      throw .cut("the connection ended after \(body.count) of \(body.count + left) bytes")
+      throw .cut("the connection ended after \(taken + body.count) of \(taken + body.count + left) bytes")
     case .chunkSize, .chunk, .chunkEnd, .trailers:
-      throw .cut("the connection ended after \(body.count) bytes of a chunked body, before its last chunk")
+      throw .cut("the connection ended after \(taken + body.count) bytes of a chunked body, before its last chunk")
     }
   }
 
@@ -82,12 +91,12 @@ package struct HTTPBodyReader: Sendable {
       let count = keep(left, of: &rest)
       place = count == left ? .end : .content(left: left - count)
     case .contentUntilClose:
-      guard rest.count <= bytesMax - body.count else { throw .bodyTooLarge(bytesMax: bytesMax) }
+      guard rest.count <= bytesMax - taken - body.count else { throw .bodyTooLarge(bytesMax: bytesMax) }
       _ = keep(rest.count, of: &rest)
     case .chunkSize:
       guard let line = try readLine(of: &rest) else { return }
       let size = try Self.chunkSize(line)
-      guard size <= bytesMax - body.count else { throw .bodyTooLarge(bytesMax: bytesMax) }
+      guard size <= bytesMax - taken - body.count else { throw .bodyTooLarge(bytesMax: bytesMax) }
       place = size == 0 ? .trailers : .chunk(left: size)
     case .chunk(let left):
       let count = keep(left, of: &rest)

@@ -149,7 +149,7 @@ extension WireField {
   }
 
   /// Writes an asset. What a device alone knows of it does not travel; only a line of a command has an asset that is nowhere else.
-  private static func write(_ asset: Asset, to json: inout JSONWriter) {
+  static func write(_ asset: Asset, to json: inout JSONWriter) {
     let file = asset.server
     json.beginObject()
     if file == nil { json.member("contentHash", asset.contentHash?.hexadecimal) }

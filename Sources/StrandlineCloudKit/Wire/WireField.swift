@@ -313,6 +313,9 @@ package enum WireField {
     return place
   }
 
+  /// An asset: a file at the server, as the server itself names it.
+  static func asset(_ json: inout JSONReader) throws(JSONError) -> Asset { try asset(&json, .cloud) }
+
   /// An asset: a file at the server.
   private static func asset(_ json: inout JSONReader, _ sender: Sender) throws(JSONError) -> Asset {
     enum Key: Int, WireKey {

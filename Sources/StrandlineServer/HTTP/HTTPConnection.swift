@@ -79,6 +79,7 @@ struct HTTPConnection {
     // Before the body, so that a foreign page cannot even make the server read one.
     try access.checkHost(of: head)
     origin = try access.checkOrigin(of: head)
+    if let sink = service.sink(for: request(head, [])) { return try serve(head, into: sink) }
     if case .length(let length) = head.body, length > limits.bodyBytesMax {
       throw HTTPRefusal(413, "the body has \(length) bytes; the limit is \(limits.bodyBytesMax)")
     }
@@ -97,30 +98,59 @@ struct HTTPConnection {
     case .hang:
       while !table.isStopped, !connection.waitUntilPeerCloses(timeoutMilliseconds: 500) {}
       return false
-    case .stream(let headers, let body):
-      // Who waits for news may be cut for a new connection, as a silent one is.
-      table.endAnswer(id)
-      stream(HTTPResponse(status: 200, headers: headers), body)
+    case .stream(var headers, let length, let body):
+      // Who waits for news may be cut for a new connection, as a silent one is; who gets a content may not.
+      if length == nil { table.endAnswer(id) }
+      access.permit(origin, in: &headers)
+      stream(HTTPResponse(status: 200, headers: headers), length, body)
       return false
     }
   }
 
-  private func answer(_ head: HTTPHead, _ body: consuming [UInt8]) -> HTTPAnswer {
-    let request = HTTPRequest(
+  /// Answers a request whose body goes on as it comes.
+  private mutating func serve(_ head: HTTPHead, into sink: any HTTPBodySink) throws(HTTPRefusal) -> Bool {
+    if head.expectsContinue, head.body != .length(0) {
+      guard send(Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)) else { return false }
+    }
+    do throws(HTTPRefusal) { try readBody(head, into: sink) } catch {
+      sink.abandon()
+      throw error
+    }
+    guard table.beginAnswer(id) else {
+      sink.abandon()
+      return false
+    }
+    defer { table.endAnswer(id) }
+    waitForLatency(of: request(head, []))
+    var response = sink.answer()
+    access.permit(origin, in: &response.headers)
+    return finish(response, to: head)
+  }
+
+  private func request(_ head: HTTPHead, _ body: consuming [UInt8]) -> HTTPRequest {
+    HTTPRequest(
       method: head.method, origin: "http://" + (head.authority ?? "127.0.0.1"), path: head.path,
       query: head.query, headers: head.headers, body: body)
+  }
+
+  private func answer(_ head: HTTPHead, _ body: consuming [UInt8]) -> HTTPAnswer {
+    let request = request(head, body)
+    waitForLatency(of: request)
+    return service.serve(request)
+  }
+
+  private func waitForLatency(of request: HTTPRequest) {
     // In steps, so that a stop does not wait for a long latency.
     var latency = service.delayMilliseconds(of: request)
     while latency > 0, !table.isStopped {
       clock.sleepBlocking(milliseconds: min(latency, 100))
       latency -= 100
     }
-    return service.serve(request)
   }
 
   /// Sends an answer of which the end of the connection is the end.
-  private func stream(_ response: HTTPResponse, _ body: (HTTPStream) -> Void) {
-    guard send(Self.head(of: response, length: nil, keepsAlive: false)) else { return }
+  private func stream(_ response: HTTPResponse, _ length: Int?, _ body: (HTTPStream) -> Void) {
+    guard send(Self.head(of: response, length: length, keepsAlive: false)) else { return }
     body(
       HTTPStream(
         send: { [self] bytes in send(bytes) },
@@ -224,6 +254,25 @@ struct HTTPConnection {
       if reader.body.count > Self.smallBodyBytes { table.hold(reader.body.count, for: id) }
       if reader.isComplete { return reader.body }
       try fillBuffer(until: deadline)
+    }
+  }
+
+  /// Hands the body to `sink` as it comes. The time for it begins again with each piece.
+  private mutating func readBody(_ head: HTTPHead, into sink: any HTTPBodySink) throws(HTTPRefusal) {
+    var reader: HTTPBodyReader
+    do throws(HTTPDefect) {
+      reader = try HTTPBodyReader(head.body, bytesMax: .max, trailerBytesMax: limits.headerBytesMax)
+    } catch {
+      throw HTTPRefusal(error)
+    }
+    while true {
+      let used: Int
+      do throws(HTTPDefect) { used = try reader.receive(buffer[...]) } catch { throw HTTPRefusal(error) }
+      consume(used)
+      let piece = reader.take()
+      if !piece.isEmpty { sink.write(piece) }
+      if reader.isComplete { return }
+      try fillBuffer(until: clock.monotonicNanoseconds() &+ UInt64(timeouts.body) * 1_000_000)
     }
   }
 

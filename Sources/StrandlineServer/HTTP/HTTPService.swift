@@ -15,10 +15,13 @@ package protocol HTTPService: Sendable {
   func serve(_ request: HTTPRequest) -> HTTPAnswer
   /// Is told of a request that was refused before it could be asked for an answer.
   func wasRefused(_ refusal: RefusedRequest)
+  /// Who takes the body of a request, of which only the head has come, in pieces; nil: `serve` gets the whole body.
+  func sink(for request: HTTPRequest) -> (any HTTPBodySink)?
 }
 
 extension HTTPService {
   package func wasRefused(_ refusal: RefusedRequest) {}
+  package func sink(for request: HTTPRequest) -> (any HTTPBodySink)? { nil }
 }
 
 /// A request that the connection refused, because of its host, its origin, its size or its syntax.
@@ -34,8 +37,19 @@ package enum HTTPAnswer: Sendable {
   case respond(HTTPResponse)
   /// Send nothing and keep the connection until the client closes it.
   case hang
-  /// Send status 200 and the header, then what the closure sends; when it returns, the connection ends.
-  case stream(HTTPHeaders, @Sendable (HTTPStream) -> Void)
+  /// Send status 200 and the header, then what the closure sends; when it returns, the connection ends. With a length, of as many
+  /// bytes.
+  case stream(HTTPHeaders, length: Int? = nil, @Sendable (HTTPStream) -> Void)
+}
+
+/// Takes the body of one request in pieces, so that it is never in memory as a whole. Called by one thread.
+package protocol HTTPBodySink: Sendable {
+  /// Takes the next bytes.
+  func write(_ piece: [UInt8])
+  /// The body is whole: the answer.
+  func answer() -> HTTPResponse
+  /// The body ended early.
+  func abandon()
 }
 
 /// An answer that is sent piece by piece.
@@ -56,8 +70,13 @@ extension CloudServer: HTTPService {
 
   package func delayMilliseconds(of request: HTTPRequest) -> Int64 { latencyMilliseconds }
 
+  package func sink(for request: HTTPRequest) -> (any HTTPBodySink)? {
+    request.path.hasPrefix(Self.contentPath) && request.method == "POST" ? upload(request) : nil
+  }
+
   package func serve(_ request: HTTPRequest) -> HTTPAnswer {
-    switch answer(request) {
+    if request.path.hasPrefix(Self.contentPath) { return download(request) }
+    return switch answer(request) {
     case .respond(let response): .respond(response)
     case .hang: .hang
     case .push(let headers, let box): .stream(headers) { stream in Self.send(from: box, to: stream) }

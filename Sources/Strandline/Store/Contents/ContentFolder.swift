@@ -5,13 +5,13 @@
 // noted was never given out, and is removed.
 
 import StrandlineLog
-import StrandlineSystem
+package import StrandlineSystem
 
 /// The folder of contents in the folder of a store.
-struct ContentFolder: Sendable {
-  let store: any Folder
+package struct ContentFolder: Sendable {
+  package let store: any Folder
 
-  init(_ store: any Folder) { self.store = store }
+  package init(_ store: any Folder) { self.store = store }
 
   static let name = LogFormat.contentFolderName
   private static let temporarySuffix = ".tmp"
@@ -28,7 +28,7 @@ struct ContentFolder: Sendable {
   var isThere: Bool { get throws(SystemError) { try store.kind(of: Self.name) == .directory } }
 
   /// The contents, and the files that interrupted writers left. Other names are left alone.
-  func list() throws(SystemError) -> (contents: [ContentHash], temporaries: [String]) {
+  package func list() throws(SystemError) -> (contents: [ContentHash], temporaries: [String]) {
     guard try isThere else { return ([], []) }
     var found: (contents: [ContentHash], temporaries: [String]) = ([], [])
     for name in try store.list(Self.name) {
@@ -43,13 +43,13 @@ struct ContentFolder: Sendable {
   }
 
   /// The size of a content in bytes; nil if it is not there.
-  func size(of hash: ContentHash) throws(SystemError) -> Int64? {
+  package func size(of hash: ContentHash) throws(SystemError) -> Int64? {
     guard try store.kind(of: Self.file(hash)) == .file else { return nil }
     return try store.sizes(of: [Self.file(hash)]).first.flatMap { $0 }.map { Int64(clamping: $0) }
   }
 
   /// Reads a content in pieces.
-  func open(_ hash: ContentHash) throws(SystemError) -> any File { try store.open(Self.file(hash), .read) }
+  package func open(_ hash: ContentHash) throws(SystemError) -> any File { try store.open(Self.file(hash), .read) }
 
   /// The hash of the bytes that lie under a name.
   func hash(of hash: ContentHash) throws -> ContentHash? {
@@ -64,7 +64,7 @@ struct ContentFolder: Sendable {
   private static let pieceBytes = 1 << 20
 
   /// Hands the bytes of a file to `body`, piece by piece.
-  static func forEachPiece(of file: any File, _ body: ([UInt8]) throws -> Void) throws {
+  package static func forEachPiece(of file: any File, _ body: ([UInt8]) throws -> Void) throws {
     var buffer: [UInt8] = []
     var offset: UInt64 = 0
     while true {
@@ -77,7 +77,7 @@ struct ContentFolder: Sendable {
 
   // MARK: Writing
 
-  func make() throws(SystemError) {
+  package func make() throws(SystemError) {
     if try !isThere {
       do throws(SystemError) { try store.makeFolder(Self.name) } catch  where error.isTaken {
         // Another stage has made it.
@@ -88,9 +88,9 @@ struct ContentFolder: Sendable {
   }
 
   /// Makes the names in it durable.
-  func sync() throws(SystemError) { try store.sync(Self.name) }
+  package func sync() throws(SystemError) { try store.sync(Self.name) }
 
-  func temporaryName(_ random: any RandomSource) -> String {
+  package func temporaryName(_ random: any RandomSource) -> String {
     let digits = String(random.next(), radix: 16)
     return String(repeating: "0", count: 16 - digits.count) + digits + Self.temporarySuffix
   }
@@ -98,17 +98,17 @@ struct ContentFolder: Sendable {
   /// That of the copy of a content.
   static func temporaryName(of hash: ContentHash) -> String { hash.hexadecimal + temporarySuffix }
 
-  func create(_ temporary: String) throws(SystemError) -> any File {
+  package func create(_ temporary: String) throws(SystemError) -> any File {
     try store.open("\(Self.name)/\(temporary)", .create)
   }
 
   /// Gives a content that is synced its name. `sync` follows.
-  func publish(_ temporary: String, as hash: ContentHash) throws(SystemError) {
+  package func publish(_ temporary: String, as hash: ContentHash) throws(SystemError) {
     try store.rename("\(Self.name)/\(temporary)", to: Self.file(hash))
   }
 
   /// Removes what an interrupted writer left; nothing is said of one that is gone.
-  func remove(_ temporary: String) throws(SystemError) { try unlink("\(Self.name)/\(temporary)") }
+  package func remove(_ temporary: String) throws(SystemError) { try unlink("\(Self.name)/\(temporary)") }
 
   /// Removes a content. Who has it open goes on reading it.
   func remove(_ hash: ContentHash) throws(SystemError) { try unlink(Self.file(hash)) }
