@@ -94,6 +94,7 @@ package struct Exchange<Caller: Sendable>: Sendable {
     case .cancelled: end(.failure(CancellationError()), cancelling: false)
     case .failed(let words): end(failure(words), cancelling: false)
     case .noSecureConnection(let words): end(failure(words, .noSecureConnection), cancelling: false)
+    case .ofContent(let error): end(.failure(error), cancelling: false)
     case .tooLarge(let head): end(tooLarge(head), cancelling: false)
     case nil: end(answer, cancelling: false)
     }
@@ -109,6 +110,8 @@ package struct Exchange<Caller: Sendable>: Sendable {
     case failed(String)
     /// There is no secure connection, and time alone does not change it. In words that hold no token.
     case noSecureConnection(String)
+    /// The content to send could not be read, or the one that came could not be kept.
+    case ofContent(any Error)
     /// The body of the answer that begins so has more bytes than are taken.
     case tooLarge(HTTPResponse)
   }

@@ -1,7 +1,7 @@
 // The transport of the network: sockets of our own. On Apple's systems URLSession carries `https:`, because TLS and the keychain
 // are the system's there.
 
-internal import Strandline
+package import Strandline
 internal import StrandlineSystem
 
 /// Sends requests over the network, as ``SocketTransport`` does. On Apple's systems requests to `https:` addresses go as
@@ -16,6 +16,9 @@ package final class NetworkTransport: Transport, CustomStringConvertible {
     private let secure = OrderedMutex<URLSessionTransport?>(nil)
   #endif
 
+  /// Makes the one for contents.
+  private let makeForContents: @Sendable () -> NetworkTransport
+
   #if canImport(Darwin)
     /// A transport with its own connections.
     ///
@@ -27,6 +30,9 @@ package final class NetworkTransport: Transport, CustomStringConvertible {
     package init(timeout: Double = 60, totalTimeout: Double = 300, answerBytesMax: Int = 64 << 20) {
       sockets = SocketTransport(
         Self.limits(timeout, totalTimeout, answerBytesMax))
+      makeForContents = {
+        NetworkTransport(timeout: timeout, totalTimeout: Self.contentTotalTimeout, answerBytesMax: answerBytesMax)
+      }
       makeSecure = {
         URLSessionTransport(timeout: timeout, totalTimeout: totalTimeout, answerBytesMax: answerBytesMax)
       }
@@ -49,11 +55,22 @@ package final class NetworkTransport: Transport, CustomStringConvertible {
     ) {
       sockets = SocketTransport(
         Self.limits(timeout, totalTimeout, answerBytesMax), trust: ServerTrust(authorities: authorities))
+      makeForContents = {
+        NetworkTransport(
+          timeout: timeout, totalTimeout: Self.contentTotalTimeout, answerBytesMax: answerBytesMax,
+          authorities: authorities)
+      }
     }
 
     /// What it is; requests in flight hold credentials.
     package var description: String { "transport over sockets" }
   #endif
+
+  /// Seconds that a content may take: 50 MB at 15 KB/s. One that makes no progress ends long before.
+  private static let contentTotalTimeout: Double = 3_600
+
+  /// A transport with other connections, and with more time for each request.
+  package var forContents: any Transport { makeForContents() }
 
   private static func limits(_ timeout: Double, _ totalTimeout: Double, _ answerBytesMax: Int) -> SocketLimits {
     var limits = SocketLimits()
@@ -72,16 +89,29 @@ package final class NetworkTransport: Transport, CustomStringConvertible {
   ///
   /// - Throws: also `CloudError(.badRequest)`, as `SocketTransport.send(_:)` does.
   package func send(_ request: HTTPRequest) async throws -> HTTPResponse {
+    try await carrier(of: request).send(request)
+  }
+
+  /// Sends a request with a content. On Apple's systems one to an `https:` address is in memory as a whole meanwhile.
+  package func send(_ request: HTTPRequest, body: ContentSource) async throws -> HTTPResponse {
+    try await carrier(of: request).send(request, body: body)
+  }
+
+  /// Fetches a content. On Apple's systems one from an `https:` address is in memory as a whole meanwhile.
+  package func send(_ request: HTTPRequest, into sink: ContentSink) async throws -> HTTPResponse {
+    try await carrier(of: request).send(request, into: sink)
+  }
+
+  private func carrier(of request: HTTPRequest) -> any Transport {
     #if canImport(Darwin)
       if HTTPOrigin(request.origin)?.scheme == "https" {
-        let transport = secure.withLock { made in
+        return secure.withLock { made in
           let transport = made ?? makeSecure()
           made = transport
           return transport
         }
-        return try await transport.send(request)
       }
     #endif
-    return try await sockets.send(request)
+    return sockets
   }
 }

@@ -7,7 +7,7 @@
 // is the one case in which the server cannot have seen it. Each request has a thread that blocks in poll(2); Exchange.swift decides
 // what its caller is told.
 
-internal import Strandline
+package import Strandline
 package import StrandlineSystem
 
 /// Sends requests over connections of its own that it keeps open for the next request.
@@ -46,7 +46,25 @@ package final class SocketTransport: Transport, CustomStringConvertible {
   /// - Throws: also `CloudError(.badRequest)` if the request cannot be written as HTTP/1.1: a path without "/" at its
   ///   beginning, a control character in a header, or a field that the transport writes itself (`Host`, `Content-Length`,
   ///   `Connection`).
-  package func send(_ request: HTTPRequest) async throws -> HTTPResponse {
+  package func send(_ request: HTTPRequest) async throws -> HTTPResponse { try await send(request, Content()) }
+
+  /// Sends a request with a content, of which at most a piece is in memory.
+  package func send(_ request: HTTPRequest, body: ContentSource) async throws -> HTTPResponse {
+    try await send(request, Content(source: body))
+  }
+
+  /// Fetches a content, of which at most a piece is in memory.
+  package func send(_ request: HTTPRequest, into sink: ContentSink) async throws -> HTTPResponse {
+    try await send(request, Content(sink: sink))
+  }
+
+  /// A content that goes with a request or comes with its answer.
+  fileprivate struct Content: Sendable {
+    var source: ContentSource?
+    var sink: ContentSink?
+  }
+
+  private func send(_ request: HTTPRequest, _ content: Content) async throws -> HTTPResponse {
     guard let server = HTTPOrigin(request.origin) else {
       throw CloudError(
         .networkError, reason: "'\(request.origin)' is not a server's address; give http://host:port or https://host")
@@ -54,12 +72,12 @@ package final class SocketTransport: Transport, CustomStringConvertible {
     guard ServerTrust.schemes.contains(server.scheme) else {
       throw CloudError(.networkError, reason: "\(request.origin): the transport over sockets carries http: only")
     }
-    guard let message = HTTPRequestWriter.bytes(of: request, to: server) else {
+    guard let message = HTTPRequestWriter.bytes(of: request, to: server, more: content.source?.size ?? 0) else {
       throw CloudError(
         .badRequest, reason: "\(request.origin): the request's method, path or header cannot be written as HTTP/1.1")
     }
     let call = SocketCall(
-      message, method: request.method, origin: request.origin, server: server, limits: limits,
+      message, content, method: request.method, origin: request.origin, server: server, limits: limits,
       shared: SocketCall.Shared(pool: pool, trust: trust, clock: clock))
     return try await withTaskCancellationHandler {
       try await withCheckedThrowingContinuation { continuation in
@@ -95,7 +113,9 @@ package struct SocketLimits: Sendable {
 private final class SocketCall: Sendable {
   typealias Caller = CheckedContinuation<HTTPResponse, any Error>
 
+  /// The request, but for the content that follows it.
   private let message: [UInt8]
+  private let content: SocketTransport.Content
   private let method: String
   private let server: HTTPOrigin
   private let limits: SocketLimits
@@ -116,9 +136,11 @@ private final class SocketCall: Sendable {
   private let link = OrderedMutex(Link())
 
   init(
-    _ message: [UInt8], method: String, origin: String, server: HTTPOrigin, limits: SocketLimits, shared: Shared
+    _ message: [UInt8], _ content: SocketTransport.Content, method: String, origin: String, server: HTTPOrigin,
+    limits: SocketLimits, shared: Shared
   ) {
     self.message = message
+    self.content = content
     self.method = method
     self.server = server
     self.limits = limits
@@ -257,7 +279,8 @@ private final class SocketCall: Sendable {
   private func converse(over connection: Channel, by deadline: UInt64) throws(Failure) -> HTTPResponse? {
     try hold(connection)
     var reader = HTTPAnswerReader(
-      method: method, headerBytesMax: limits.headerBytesMax, bodyBytesMax: limits.answerBytesMax)
+      method: method, headerBytesMax: limits.headerBytesMax,
+      bodyBytesMax: max(limits.answerBytesMax, Int(clamping: content.sink?.size ?? 0)))
     let sent = try send(over: connection, into: &reader, by: deadline)
     if sent == 0, !reader.hasBegun {
       connection.close()
@@ -266,12 +289,35 @@ private final class SocketCall: Sendable {
     while reader.answer == nil { try receive(from: connection, into: &reader, by: deadline) }
     // If a cancellation has taken the connection it is about to close it, and no other request may get it.
     let isMine = link.withLock { $0.connection.take() } != nil
-    if isMine, sent == message.count, reader.keepsAlive {
+    if isMine, sent == messageBytes, reader.keepsAlive {
       shared.pool.put(connection, to: server, nowNanoseconds: shared.clock.monotonicNanoseconds())
     } else {
       connection.close()
     }
     return reader.answer
+  }
+
+  /// The bytes of the request with its content.
+  private var messageBytes: Int { message.count + Int(clamping: content.source?.size ?? 0) }
+
+  private static let pieceBytes = 256 << 10
+
+  /// The next bytes of the content.
+  private func piece(at offset: Int) throws(Failure) -> [UInt8] {
+    do {
+      return try content.source?.piece(at: Int64(offset), count: Self.pieceBytes) ?? []
+    } catch {
+      throw Failure(.ofContent(error))
+    }
+  }
+
+  /// Hands on what has come of a content. The body of a refusal stays with its answer, and may be larger than the content.
+  private func handOn(_ reader: inout HTTPAnswerReader) throws(Failure) {
+    guard let sink = content.sink, reader.response.status == 200 else { return }
+    let piece = reader.takeBody()
+    guard !piece.isEmpty else { return }
+    guard reader.takenBytes <= sink.size else { throw Failure(.tooLarge(reader.response)) }
+    do { try sink.write(piece) } catch { throw Failure(.ofContent(error)) }
   }
 
   /// Sends the request and returns how many bytes of it were written. These are fewer than all if the server closed the
@@ -280,11 +326,14 @@ private final class SocketCall: Sendable {
     over connection: Channel, into reader: inout HTTPAnswerReader, by deadline: UInt64
   ) throws(Failure) -> Int {
     var sent = 0
-    while sent < message.count, reader.answer == nil {
+    // What is being sent, and where it begins in the whole request.
+    var (window, start) = (message, 0)
+    while sent < messageBytes, reader.answer == nil {
+      if sent == start + window.count { (window, start) = (try piece(at: sent - message.count), sent) }
       let wait = try Wait(limits.idleMilliseconds, "the server does not read the request", self, deadline)
       let part: Int
       do throws(ChannelFailure) {
-        part = try connection.sendPart(message, from: sent, timeoutMilliseconds: wait.milliseconds)
+        part = try connection.sendPart(window, from: sent - start, timeoutMilliseconds: wait.milliseconds)
       } catch {
         // An answer that came before may lie in the system's buffer: the caller reads it, or the end.
         if case .system(let error) = error, error.isDisconnected { return sent }
@@ -318,6 +367,7 @@ private final class SocketCall: Sendable {
       if case .bodyTooLarge = error { throw Failure(.tooLarge(reader.response)) }
       throw Failure(words: Self.words(error))
     }
+    try handOn(&reader)
     // Only the end says that such an answer is whole, and anybody on the way can end a connection.
     if isCut { throw wait.failure(.cut) }
   }

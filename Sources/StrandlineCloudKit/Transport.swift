@@ -4,6 +4,8 @@
 // calls the local server in the same process, so that tests and simulations exercise JSON and headers without sockets. A
 // request's query holds the credentials and is never printed.
 
+package import Strandline
+
 /// Header fields in the order in which they came; names compare without regard to case.
 package struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, CustomStringConvertible {
   /// Name and value, in order.
@@ -139,12 +141,49 @@ package protocol Transport: Sendable {
   ///   query); `CancellationError` if the task was cancelled.
   func send(_ request: HTTPRequest) async throws -> HTTPResponse
 
+  /// Sends a request whose body is a content, which is read in pieces while it is sent.
+  ///
+  /// - Throws: as `send(_:)`; what reading the content throws.
+  func send(_ request: HTTPRequest, body: ContentSource) async throws -> HTTPResponse
+
+  /// Sends a request. The body of an answer with the status 200 goes to `sink`, as it comes, and is not in the result.
+  ///
+  /// - Throws: as `send(_:)`; `AnswerTooLarge` if that body has more bytes than `sink` takes; what `sink` throws.
+  func send(_ request: HTTPRequest, into sink: ContentSink) async throws -> HTTPResponse
+
+  /// The transport for contents, with connections of its own: they are large, and go to another server.
+  var forContents: any Transport { get }
+
   /// From one request of a sync to the next, at least, to a server: scheme, host and port. Zero by default; the transports of the
   /// network name a quarter of a second, and zero for a server on this machine.
   func minimumInterval(to origin: String) -> Duration
 }
 
 extension Transport {
+  /// Sends the content as it would send any body: it is in memory as a whole meanwhile.
+  package func send(_ request: HTTPRequest, body: ContentSource) async throws -> HTTPResponse {
+    var request = request
+    request.body = try body.whole()
+    return try await send(request)
+  }
+
+  /// Hands the body on when all of it has come.
+  package func send(_ request: HTTPRequest, into sink: ContentSink) async throws -> HTTPResponse {
+    var response = try await send(request)
+    guard response.status == 200 else { return response }
+    let body = response.body
+    response.body = []
+    guard body.count <= sink.size else {
+      throw AnswerTooLarge(
+        head: response, description: "\(request.origin): the answer is larger than \(sink.size) bytes")
+    }
+    if !body.isEmpty { try sink.write(body) }
+    return response
+  }
+
+  /// This one.
+  package var forContents: any Transport { self }
+
   /// Zero: requests follow each other at once.
   package func minimumInterval(to origin: String) -> Duration { .zero }
 }

@@ -16,11 +16,13 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
 
   private let apiToken: String
   private let session: WebSession?
-  private let origin: String
+  let origin: String
   private let basePath: String
   private let devicePath: String
   let pushes: OrderedMutex<PushListening> = OrderedMutex(PushListening())
   let transport: any Transport
+  /// To the content host.
+  let contentTransport: any Transport
   let environment: SystemEnvironment
   private let queue: RequestQueue
   private let serverOffset: OrderedMutex<Int64?> = OrderedMutex(nil)
@@ -50,6 +52,7 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     self.apiToken = apiToken
     self.session = session
     self.transport = transport
+    contentTransport = transport.forContents
     self.environment = environment
     self.queue = session?.queue ?? RequestQueue()
     owner = OrderedMutex(nil)
@@ -67,7 +70,7 @@ package final class WebServicesDatabase: CloudDatabase, CustomStringConvertible 
     address = other.address
     apiToken = other.apiToken
     session = other.session
-    transport = other.transport
+    (transport, contentTransport) = (other.transport, other.contentTransport)
     environment = other.environment
     queue = other.queue
     (origin, basePath, devicePath) = (other.origin, other.basePath, other.devicePath)

@@ -54,4 +54,6 @@ private struct NobodysDatabase: ForwardingDatabase {
 
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage { throw refusal }
   func awaitPush() async throws { throw refusal }
+  func upload(_ content: ContentSource, for place: ContentPlace) async throws -> Asset { throw refusal }
+  func download(_ asset: Asset, of place: ContentPlace, into sink: ContentSink) async throws { throw refusal }
 }

@@ -11,6 +11,9 @@ package struct HTTPAnswerReader: Sendable {
   /// Whether a byte has come.
   package private(set) var hasBegun = false
 
+  /// How many bytes `takeBody` has taken out.
+  package private(set) var takenBytes: Int64 = 0
+
   /// The bytes of the header that has not ended.
   private var head: [UInt8] = []
   private var searched = 0
@@ -56,6 +59,19 @@ package struct HTTPAnswerReader: Sendable {
     let used = try reader.receive(rest)
     if used < rest.count { keepsAlive = false }
     if reader.isComplete { finish(reader) } else { body = reader }
+  }
+
+  /// Takes out what has come of the body since the last call, for a caller that keeps no whole body.
+  package mutating func takeBody() -> [UInt8] {
+    var piece: [UInt8] = []
+    if let whole = answer?.body {
+      piece = whole
+      answer?.body = []
+    } else {
+      piece = body?.take() ?? []
+    }
+    takenBytes += Int64(piece.count)
+    return piece
   }
 
   /// The server has closed the connection.

@@ -7,9 +7,9 @@ package enum HTTPRequestWriter {
     "host", "content-length", "transfer-encoding", "connection", "expect", "te",
   ]
 
-  /// The bytes of a request, with its body; the body of GET is left out. Nil if a part of the request holds a byte that
-  /// would end it early or have another meaning: such a request could be read as two.
-  package static func bytes(of request: HTTPRequest, to origin: HTTPOrigin) -> [UInt8]? {
+  /// The bytes of a request, with its body; the body of GET is left out. `more` bytes of the body follow them. Nil if a part of the
+  /// request holds a byte that would end it early or have another meaning: such a request could be read as two.
+  package static func bytes(of request: HTTPRequest, to origin: HTTPOrigin, more: Int64 = 0) -> [UInt8]? {
     var target = request.path.isEmpty ? "/" : request.path
     if !request.query.isEmpty { target += "?" + request.query }
     guard !request.method.isEmpty, request.method.utf8.allSatisfy(HTTPSyntax.isTokenByte), target.hasPrefix("/"),
@@ -24,7 +24,7 @@ package enum HTTPRequestWriter {
       head += "\(field.name): \(field.value)\r\n"
     }
     let body = request.method == "GET" ? [] : request.body
-    if request.method != "GET" { head += "Content-Length: \(body.count)\r\n" }
+    if request.method != "GET" { head += "Content-Length: \(Int64(body.count) + more)\r\n" }
     head += "\r\n"
     var bytes: [UInt8] = []
     bytes.reserveCapacity(head.utf8.count + body.count)

@@ -29,6 +29,24 @@ extension FieldValue {
     }
   }
 
+  /// The assets in the value.
+  package var assets: [Asset] {
+    switch self {
+    case .asset(let asset): [asset]
+    case .list(.assets, let items): items.flatMap(\.assets)
+    default: []
+    }
+  }
+
+  /// The value with another asset in the place of each.
+  package func replacingAssets(_ replacement: (Asset) -> Asset) -> FieldValue {
+    switch self {
+    case .asset(let asset): .asset(replacement(asset))
+    case .list(.assets, let items): .list(.assets, items.map { $0.replacingAssets(replacement) })
+    default: self
+    }
+  }
+
   /// The contents in the value that are on this device alone.
   package var localContents: [NamedContent] {
     switch self {
@@ -36,6 +54,51 @@ extension FieldValue {
     case .list(.assets, let items): items.flatMap(\.localContents)
     default: []
     }
+  }
+}
+
+extension Asset {
+  /// Whether both are of one content, as far as both say.
+  package func isSameFile(as other: Asset) -> Bool {
+    guard size == other.size else { return false }
+    if let ours = server?.fileChecksum, let theirs = other.server?.fileChecksum { return ours.equalsUTF8(theirs) }
+    return contentHash != nil && contentHash == other.contentHash
+  }
+
+  /// The same with the content's hash.
+  package func with(_ hash: ContentHash) -> Asset {
+    server.map { Asset(server: $0, size: size, contentHash: hash) } ?? Asset(contentHash: hash, size: size)
+  }
+}
+
+extension Version {
+  /// Takes over the hashes of contents from another version of the record: of each field that both have from one write, and of each file
+  /// that both have. The server never says a hash.
+  package mutating func learnHashes(from other: Version) {
+    for (name, value) in fields {
+      let known = other.fields[name]?.assets ?? []
+      guard !known.isEmpty, case let assets = value.assets, !assets.isEmpty else { continue }
+      let isOneWrite =
+        stamp.fields[name] != nil && stamp.fields[name] == other.stamp.fields[name] && assets.count == known.count
+      var place = 0
+      fields[name] = value.replacingAssets { asset in
+        defer { place += 1 }
+        guard asset.contentHash == nil else { return asset }
+        if isOneWrite, known[place].size == asset.size, let hash = known[place].contentHash { return asset.with(hash) }
+        return known.first { $0.isSameFile(as: asset) }?.contentHash.map { asset.with($0) } ?? asset
+      }
+    }
+  }
+
+  /// The same with the files that another version has for its contents: what the server calls them, and where they can be fetched.
+  package func naming(filesAs other: Version) -> Version {
+    var result = self
+    for (name, value) in fields {
+      let known = other.fields[name]?.assets ?? []
+      guard !known.isEmpty, !value.assets.isEmpty else { continue }
+      result.fields[name] = value.replacingAssets { asset in known.first { $0.isSameFile(as: asset) } ?? asset }
+    }
+    return result
   }
 }
 

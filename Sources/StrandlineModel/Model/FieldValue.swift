@@ -199,6 +199,15 @@ public struct Asset: Hashable, Sendable, Codable {
       self.receipt = receipt
       self.downloadURL = downloadURL
     }
+
+    /// Whether both say the same of the file. An address is another one with each answer of the server, and counts for nothing.
+    package static func == (left: ServerFile, right: ServerFile) -> Bool {
+      left.fileChecksum == right.fileChecksum && left.referenceChecksum == right.referenceChecksum
+        && left.wrappingKey == right.wrappingKey && left.receipt == right.receipt
+    }
+
+    /// Hashes the checksum.
+    package func hash(into hasher: inout Hasher) { hasher.combine(fileChecksum) }
   }
 
   /// The content's hash; nil if this device never had the content.

@@ -1,4 +1,4 @@
-// The ten requests that the sync engine makes of a cloud database, and their answers.
+// The twelve requests that the sync engine makes of a cloud database, and their answers.
 //
 // The engine contains no HTTP and no JSON. StrandlineCloudKit sends these requests to CloudKit Web Services and to the
 // local server; a native adapter would implement the same protocol. A request throws `CloudError` if the server refuses
@@ -99,6 +99,27 @@ public protocol CloudDatabase: Sendable {
   /// not know: the engine then estimates it from the modified times of records.
   var serverClockOffset: Duration? { get }
 
+  /// Whether this moves the contents of assets, with `upload` and `download`. False by default: then a store that syncs takes no content
+  /// of this device.
+  var movesContents: Bool { get }
+
+  /// Sends a content to the server, before the record that names it. Throws `.unsupported`, the default, if this moves no contents.
+  ///
+  /// - Parameters:
+  ///   - content: the content.
+  ///   - place: the record and the field that will name it.
+  /// - Returns: the value that the field gets in the `modify` which follows within ten minutes. A transport that sends a file
+  ///   together with its record returns a value that names the file.
+  func upload(_ content: ContentSource, for place: ContentPlace) async throws -> Asset
+
+  /// Fetches a content. Throws `.unsupported`, the default, if this moves no contents; `.notFound` if the record does not name it any more.
+  ///
+  /// - Parameters:
+  ///   - asset: the content, as the record has it here.
+  ///   - place: the record and the field that name it.
+  ///   - sink: takes the bytes. It has got all of them when this returns, and perhaps some when it throws.
+  func download(_ asset: Asset, of place: ContentPlace, into sink: ContentSink) async throws
+
   /// Reads a record from bytes that an earlier version of the transport could not read (`CloudError.raw`). Nil, the default, if this
   /// version cannot read them either.
   func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord?
@@ -130,6 +151,19 @@ extension CloudDatabase {
   /// Throws `.unsupported`.
   public func awaitPush() async throws {
     throw CloudError(.unsupported, reason: "this transport has no pushes of its own")
+  }
+
+  /// False.
+  public var movesContents: Bool { false }
+
+  /// Throws `.unsupported`.
+  public func upload(_ content: ContentSource, for place: ContentPlace) async throws -> Asset {
+    throw CloudError(.unsupported, reason: "this transport uploads no contents of assets")
+  }
+
+  /// Throws `.unsupported`.
+  public func download(_ asset: Asset, of place: ContentPlace, into sink: ContentSink) async throws {
+    throw CloudError(.unsupported, reason: "this transport downloads no contents of assets")
   }
 
   /// Nil.

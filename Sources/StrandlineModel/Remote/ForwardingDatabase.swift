@@ -69,6 +69,19 @@ extension ForwardingDatabase {
   package func awaitPush() async throws { try await base.awaitPush() }
 
   /// The value of `base`.
+  package var movesContents: Bool { base.movesContents }
+
+  /// Forwards to `base`, and throws its errors.
+  package func upload(_ content: ContentSource, for place: ContentPlace) async throws -> Asset {
+    try await base.upload(content, for: place)
+  }
+
+  /// Forwards to `base`, and throws its errors.
+  package func download(_ asset: Asset, of place: ContentPlace, into sink: ContentSink) async throws {
+    try await base.download(asset, of: place, into: sink)
+  }
+
+  /// The value of `base`.
   package var serverClockOffset: Duration? { base.serverClockOffset }
 
   /// The value of `base`.

@@ -57,6 +57,15 @@ struct OneUsersDatabase: ForwardingDatabase {
     try await checking { try await base.newestRecords(ofType: type, in: zone, limit: limit, after: marker) }
   }
 
+  func upload(_ content: ContentSource, for place: ContentPlace) async throws -> Asset {
+    try await check()
+    return try await checking { try await base.upload(content, for: place) }
+  }
+
+  func download(_ asset: Asset, of place: ContentPlace, into sink: ContentSink) async throws {
+    try await checking { try await base.download(asset, of: place, into: sink) }
+  }
+
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
     try await checking { try await base.databaseChanges(since: token, limit: limit) }
   }
