@@ -68,6 +68,11 @@ func addPicture(_ title: String, from path: String, to store: RecordStore) async
   return picture
 }
 
+func path(of picture: Picture, in store: RecordStore) async throws -> AssetContent? {
+  guard let photo = picture.photo else { return nil }
+  return try await store.contents(of: photo, in: RecordID(picture.id))
+}
+
 struct Draft: SyncRecord, Equatable {
   var id = RecordName.random()
   var version = RecordVersion()  // filled by each read

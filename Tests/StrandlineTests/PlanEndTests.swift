@@ -65,6 +65,7 @@ extension `The plan of a cycle` {
       let known = try lookup.names.filter { try driver.facts.entry(RecordID($0, zone: zone))?.base != nil }
       try driver.answer(request, .found(known.map(\.text), tag: "a", of: lookup.names.map(\.text)))
     case .createZone, .eraseZone: try driver.answer(request, .done)
+    case .uploadContent(let upload): try driver.answer(request, .uploaded(upload))
     case .modify:
       let upload = try driver.leave(request)
       try driver.answer(request, .taken(upload))

@@ -36,6 +36,7 @@ extension SyncPlan {
     case .target(let other): other != id
     case .fetch: self[id.zone].feed.isAwaited || facts.zone(id.zone)?.isLost == true
     case .lookup: queue.lookups.contains(id) || self[id.zone].lookups.has(id.key)
+    case .content: isUnread || records.contents.ends(waitOf: id)
     case .time: true
     case .hold: isUnread || facts.held(id).map { $0.lsn >= pending.newest } ?? false
     case .references: isUnread || pending.isDeletion

@@ -96,6 +96,7 @@ private struct History {
       let known = lookup.names.filter(server.names.contains)
       try driver.answer(request, .found(known.map(\.text), tag: "new", of: lookup.names.map(\.text)))
     case .createZone, .eraseZone: try driver.answer(request, .done)
+    case .uploadContent(let upload): try driver.answer(request, .uploaded(upload))
     case .modify(let upload):
       let sent = Set(upload.uploads.map(\.id.key))
       var before: Set<CloudName> = []

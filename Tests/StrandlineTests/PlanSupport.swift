@@ -389,6 +389,11 @@ extension SyncAnswer {
     return .pages(Dictionary(uniqueKeysWithValues: requests.map { ($0.zone, .success(page)) }))
   }
 
+  /// A content was taken.
+  static func uploaded(_ upload: ContentUpload) -> SyncAnswer {
+    .content(Asset(fileChecksum: "c", size: upload.content.size, receipt: "r"))
+  }
+
   /// All of an upload was taken.
   static func taken(_ upload: UploadRequest) -> SyncAnswer {
     var results: [CloudName: CloudResult] = [:]

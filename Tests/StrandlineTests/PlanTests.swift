@@ -772,6 +772,7 @@ import Testing
       }
       try driver.answer(request, .records(results))
     case .createZone, .eraseZone: try driver.answer(request, .done)
+    case .uploadContent(let upload): try driver.answer(request, .uploaded(upload))
     case .modify: break
     }
   }

@@ -359,6 +359,14 @@ public struct StoreOptions: Sendable {
     set { declared.assetBytesMax = newValue }
   }
 
+  /// The most bytes that copies of contents of the server may take on this device together; 500,000,000 by default. When there are more,
+  /// those are removed that were used first, and never one that is held (``AssetContent``). The contents of this device are none of
+  /// them.
+  public var fetchedBytesMax: Int64 {
+    get { declared.fetchedBytesMax }
+    set { declared.fetchedBytesMax = newValue }
+  }
+
   /// When the log is compacted.
   package var compaction = CompactionPolicy()
 

@@ -7,6 +7,7 @@ package struct Declarations: Sendable {
   package var schema = Schema()
   package var atomicZones: Set<ZoneID> = []
   package var assetBytesMax = Names.assetBytesMax
+  package var fetchedBytesMax: Int64 = 500_000_000
 
   package init() {}
 }

@@ -42,6 +42,8 @@ package struct RecordMemory: Sendable {
   var refusedTooOften: [RecordID] = []
   /// When timed holds end.
   var holdEnds = Deadlines()
+  /// The contents that records wait for, and those that were uploaded.
+  var contents = ContentLane()
   private let random: any RandomSource
 
   init(random: any RandomSource) { self.random = random }

@@ -120,7 +120,7 @@ package struct RecordPlaces: Sendable {
     case .target(let target): .record(target)
     case .fetch: .fetch(id.zone)
     case .references: .references(id.zone)
-    case .lookup, .time, .hold, .together: nil
+    case .lookup, .content, .time, .hold, .together: nil
     }
   }
 }

@@ -18,6 +18,8 @@ package enum RequestKind: String, Hashable, Sendable, CaseIterable {
   case page
   case lookup
   case upload
+  /// The upload of a content.
+  case content
   /// A lookup of records that the feed has listed without their fields.
   case listed
 }
@@ -179,6 +181,11 @@ package struct RequestPace: Sendable {
     let named = error.retryAfterMilliseconds ?? 0
     let own = policy.pace.ownWait(failures: failures[kind, default: 1], policy.random)
     let until = Until(own, now, error, doing: doing, isServers: false)
+    // The content host is another server: what it says concerns contents alone.
+    guard kind != .content else {
+      kinds[kind] = Until(max(own, named), now, error, doing: doing, isServers: named > own)
+      return nil
+    }
     if named > 0 || error.holdsEveryKind { all = until } else { kinds[kind] = until }
     if named > 0 { servers = Until(named, now, error, doing: doing, isServers: true) }
     guard named > 0 || own > Self.loggedMillisecondsMin else { return nil }

@@ -319,7 +319,7 @@ extension SyncPlan {
     hold(batch.map(\.item), because: error, facts)
   }
 
-  private mutating func hold(_ items: [UploadItem], because error: CloudError, _ facts: some SyncFacts) {
+  mutating func hold(_ items: [UploadItem], because error: CloudError, _ facts: some SyncFacts) {
     append(items.map { .event(heldEvent($0, error, facts), if: .newest($0.id, $0.lsn)) })
     for item in items { queue.wake(item.id) }
   }

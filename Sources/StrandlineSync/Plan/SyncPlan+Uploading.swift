@@ -16,6 +16,8 @@ package struct Upload: Sendable {
   package var isFirstOfLife = false
   package var operation: CloudOperation
   var type: String
+  /// What it says of contents of this device.
+  var contents = NamedFiles()
 
   package var id: RecordID { item.id }
   /// The event of the change.
@@ -106,7 +108,7 @@ extension SyncPlan {
     }
     let batch = try makeBatch(of: units, in: zone, facts)
     if !batch.tooLarge.isEmpty { hold(circle: batch.tooLarge, facts) }
-    holdUnsendable(of: batch, facts)
+    if !batch.unreadable.isEmpty { holdUnreadable(batch.unreadable, facts) }
     return ask(UploadRequest(zone: zone, uploads: batch.uploads, isAtomic: false))
   }
 
@@ -117,7 +119,7 @@ extension SyncPlan {
       return .next(.ask(.createZone(zone, .upload(id))))
     }
     let batch = try makeBatch(of: [items], in: zone, facts)
-    holdUnsendable(of: batch, facts)
+    if !batch.unreadable.isEmpty { holdUnreadable(batch.unreadable, facts) }
     let ids = items.map(\.id)
     if !batch.tooLarge.isEmpty {
       // They are too large for one request.
@@ -131,16 +133,6 @@ extension SyncPlan {
       return ask(UploadRequest(zone: zone, uploads: batch.uploads, isAtomic: true, followers: ids))
     }
     return .again
-  }
-
-  /// Holds records that cannot be read, and those whose contents are not at the server.
-  private mutating func holdUnsendable(of batch: Batch, _ facts: some SyncFacts) {
-    if !batch.unreadable.isEmpty { holdUnreadable(batch.unreadable, facts) }
-    for upload in batch.local {
-      let field = upload.operation.fieldsWithLocalContents.min() ?? ""
-      let reason = "the content of field '\(field)' is on this device alone, and this version uploads no contents"
-      hold([upload], CloudError(.unsupported, reason: reason), facts)
-    }
   }
 
   private func ask(_ request: UploadRequest) -> Choice {
@@ -383,8 +375,6 @@ extension SyncPlan {
     /// Records that refer to each other in a circle that is too large for a request.
     var tooLarge: [UploadItem] = []
     var unreadable: [(id: RecordID, lsn: LSN, error: StrandlineError)] = []
-    /// Records with a field whose content the server does not have.
-    var local: [Upload] = []
   }
 
   /// Makes the operations of units until a request is full; the other units return to the queue. A unit is never divided.
@@ -439,10 +429,7 @@ extension SyncPlan {
       }
       do {
         guard let made = try cycle.take(item, entry) ?? make(item, entry, sync, facts) else { continue }
-        guard made.upload.operation.fieldsWithLocalContents.isEmpty else {
-          batch.local.append(made.upload)
-          continue
-        }
+        guard !waitsForContents(made.upload, facts) else { continue }
         uploads.append(made.upload)
         bytes += made.bytes
       } catch let error as StrandlineError where error.isOfOneRecord {
@@ -474,7 +461,8 @@ extension SyncPlan {
         guard let entry = try facts.entry(item.id), entry.pending?.newest == item.lsn else { continue }
         let before = known[item.lsn].flatMap { $0.base == entry.base ? $0 : nil }
         guard let made = try before ?? make(item, entry, sync, facts) else { continue }
-        cycle.made[item.lsn] = made
+        // Receipts expire, and a content may be uploaded meanwhile.
+        if !made.upload.contents.isAny { cycle.made[item.lsn] = made }
         bytes += made.bytes
       } catch let error as StrandlineError where error.isOfOneRecord {
         // It is held when it is to be sent.
@@ -535,13 +523,18 @@ extension SyncPlan {
     // An update cannot remove the parent; a replacement without one does.
     let losesParent = dirty[Version.parentField] != nil && version.parent == nil
     let kind: CloudOperation.Kind = entry.base == nil ? .create : (isNewLife || losesParent ? .replace : .update)
+    let sendsAll = kind != .update
+    let (named, files) = records.contents.naming(
+      version, of: item, over: base?.version.fields ?? [:], at: facts.now
+    ) { sendsAll || dirty[$0] != nil }
+    version = named
     return Upload(
       item: item, base: entry.base?.version, isFirstOfLife: isNewLife,
       operation: CloudOperation(
         kind, name: name, type: version.type, changeTag: kind == .create ? nil : entry.base?.changeTag,
         archive: archive,
         fields: Self.fields(of: version, dirty: kind == .update ? dirty : nil, over: base?.version.fields ?? [:]),
-        parent: version.parent), type: version.type)
+        parent: version.parent), type: version.type, contents: files)
   }
 
   /// The fields to write, with the stamp.
@@ -571,12 +564,5 @@ extension SyncPlan {
     }
     fields[Names.stampField] = .some(.bytes(StampCodec.encode(version)))
     return fields
-  }
-}
-
-extension CloudOperation {
-  /// The fields that name a content which only this device has.
-  fileprivate var fieldsWithLocalContents: [String] {
-    fields.compactMap { name, value in value.map { $0.localContents.isEmpty } ?? true ? nil : name }
   }
 }

@@ -148,7 +148,7 @@ package struct SyncPlan: Sendable {
       return .next(.ask(.eraseZone(zone)))
     }
     var blocked: RequestPace.Wait?
-    for kind in [RequestKind.account, .zoneList, .query, .page, .lookup, .upload, .listed] {
+    for kind in [RequestKind.account, .zoneList, .query, .page, .lookup, .upload, .content, .listed] {
       if kind != .account, !due.isAccountKnown { break }
       if let wait = pace.wait(for: kind, at: facts.now) {
         if blocked.map({ wait.milliseconds < $0.milliseconds }) ?? true, isDue(kind, facts) { blocked = wait }
@@ -182,6 +182,7 @@ package struct SyncPlan: Sendable {
     case pages([PageRequest])
     case lookups
     case uploads
+    case content(ContentUpload)
     case listed(ZoneID)
     /// Nothing that needs a request: the plan only looks at what it remembers.
     case tidying
@@ -209,6 +210,7 @@ package struct SyncPlan: Sendable {
       } else {
         nil
       }
+    case .content: contentToUpload(facts).map { .content($0) }
     case .listed: zoneWithListing(facts).map { .listed($0) }
     }
   }
@@ -233,6 +235,7 @@ package struct SyncPlan: Sendable {
     case .pages(let pages): return .next(.ask(.pages(pages)))
     case .lookups: return try chooseLookup(facts)
     case .uploads: return try chooseUpload(facts)
+    case .content(let upload): return try choose(upload, facts)
     case .listed(let zone): return try chooseListed(of: zone, facts)
     case .tidying where kind == .upload: return try chooseUpload(facts)
     // Nothing is in question: nothing is looked up before something is again.
@@ -251,6 +254,7 @@ package struct SyncPlan: Sendable {
     hear(outcome, request.kind)
     switch (request, outcome.result) {
     case (.modify(let upload), let result): try apply(result, to: upload, outcome.serverOffset, facts)
+    case (.uploadContent(let upload), let result): try apply(result, to: upload, facts)
     case (_, .success(let answer)): try take(answer, to: request, outcome.serverOffset, facts)
     case (_, .failure(let error)):
       // Neither the user nor the list of changed zones can be asked for in smaller parts.
@@ -354,7 +358,7 @@ package struct SyncPlan: Sendable {
       case .again: self[zone].refuse(error)
       }
     case .eraseZone(let zone): try refuseErasure(of: zone, error, facts)
-    case .modify: break
+    case .modify, .uploadContent: break
     }
   }
 
@@ -476,6 +480,7 @@ package struct SyncPlan: Sendable {
     wakeWhatIsDue(facts)
     let logged = facts.learned { $0.paces[scope] }
     if let pace = pace.begin(logged, at: now) { addStep(.append([.pace(pace)])) }
+    sendUploaded()
     addStep(.takeKept(readsAgain: due.readsKept))
   }
 
@@ -622,7 +627,7 @@ package struct SyncPlan: Sendable {
     return [
       "places": queue.places.all.count, "tags": queue.refusedTags.count,
       "cascades": queue.cascadeCount, "records": records.count, "lookups": lookups, "parts": cycle.split.parts.count,
-      "refusedAlone": cycle.split.refusedAlone.count,
+      "refusedAlone": cycle.split.refusedAlone.count, "contents": records.contents.due.count,
     ].filter { $0.value > 0 }
   }
 

@@ -18,6 +18,7 @@ package enum SyncRequest: Sendable {
   case createZone(ZoneID, ZoneCreation)
   case eraseZone(ZoneID)
   case modify(UploadRequest)
+  case uploadContent(ContentUpload)
 }
 
 /// A page of the list of changed zones.
@@ -116,6 +117,8 @@ package enum SyncAnswer: Sendable {
   case pages([ZoneID: Result<ZonePage, CloudError>])
   case newest(NewestPage)
   case records([CloudName: CloudResult])
+  /// A content is at the server, which calls it so.
+  case content(Asset)
   case done
 }
 
@@ -145,6 +148,7 @@ extension SyncRequest {
       case .listed: .listed
       }
     case .createZone, .eraseZone, .modify: .upload
+    case .uploadContent: .content
     }
   }
 
@@ -174,6 +178,8 @@ extension SyncRequest {
       }
     case .createZone(let zone, _): return "creating zone '\(zone)'"
     case .eraseZone(let zone): return "erasing zone '\(zone)'"
+    case .uploadContent(let upload):
+      return "uploading the content of field '\(upload.place.field)' of '\(upload.item.id)'"
     case .modify(let upload): return "uploading to zone '\(upload.zone)'"
     }
   }

@@ -34,8 +34,12 @@ extension SyncedZones: CustomStringConvertible {
 package struct SyncedDatabase: Sendable {
   package let scope: DatabaseScope
   package let zones: SyncedZones
+  /// Whether contents of assets go up and come down.
+  package let movesContents: Bool
 
-  package init(_ scope: DatabaseScope, _ zones: SyncedZones) { (self.scope, self.zones) = (scope, zones) }
+  package init(_ scope: DatabaseScope, _ zones: SyncedZones, movesContents: Bool = false) {
+    (self.scope, self.zones, self.movesContents) = (scope, zones, movesContents)
+  }
 
   /// Whether any zone is left out.
   package var leavesOutAny: Bool { zones != .all }

@@ -15,7 +15,7 @@ package struct ContentFolder: Sendable {
 
   static let name = LogFormat.contentFolderName
   private static let temporarySuffix = ".tmp"
-  private static let stagedFile = "\(name)/staged"
+  private static let stagedFile = "staged"
 
   /// The name of a content in the folder of the store.
   private static func file(_ hash: ContentHash) -> String { "\(name)/\(hash.hexadecimal)" }
@@ -44,8 +44,12 @@ package struct ContentFolder: Sendable {
 
   /// The size of a content in bytes; nil if it is not there.
   package func size(of hash: ContentHash) throws(SystemError) -> Int64? {
-    guard try store.kind(of: Self.file(hash)) == .file else { return nil }
-    return try store.sizes(of: [Self.file(hash)]).first.flatMap { $0 }.map { Int64(clamping: $0) }
+    try sizeOfFile(Self.file(hash))
+  }
+
+  func sizeOfFile(_ file: String) throws(SystemError) -> Int64? {
+    guard try store.kind(of: file) == .file else { return nil }
+    return try store.sizes(of: [file]).first.flatMap { $0 }.map { Int64(clamping: $0) }
   }
 
   /// Reads a content in pieces.
@@ -113,7 +117,7 @@ package struct ContentFolder: Sendable {
   /// Removes a content. Who has it open goes on reading it.
   func remove(_ hash: ContentHash) throws(SystemError) { try unlink(Self.file(hash)) }
 
-  private func unlink(_ file: String) throws(SystemError) {
+  func unlink(_ file: String) throws(SystemError) {
     do throws(SystemError) { try store.unlink(file) } catch  where error.isAbsent { return }
   }
 
@@ -122,16 +126,24 @@ package struct ContentFolder: Sendable {
   /// Reads the file of staged names.
   ///
   /// - Returns: nil if it is damaged.
-  func staged() throws(SystemError) -> StagedNames? {
-    guard try store.kind(of: Self.stagedFile) == .file else { return StagedNames() }
-    let file = try store.open(Self.stagedFile, .read)
+  func staged() throws(SystemError) -> StagedNames? { try times(in: Self.stagedFile) }
+
+  /// Reads a file of times; nil if it is damaged.
+  func times(in name: String) throws(SystemError) -> StagedNames? {
+    let name = "\(Self.name)/\(name)"
+    guard try store.kind(of: name) == .file else { return StagedNames() }
+    let file = try store.open(name, .read)
     defer { file.close() }
     return StagedNames(bytes: try file.read(at: 0, count: Int(clamping: try file.size())))
   }
 
   /// Replaces it. `sync` follows.
-  func write(_ staged: StagedNames) throws(SystemError) {
-    let temporary = Self.stagedFile + Self.temporarySuffix
+  func write(_ staged: StagedNames) throws(SystemError) { try write(staged, to: Self.stagedFile) }
+
+  /// Replaces a file of times. `sync` follows.
+  func write(_ staged: StagedNames, to name: String) throws(SystemError) {
+    let name = "\(Self.name)/\(name)"
+    let temporary = name + Self.temporarySuffix
     let file: any File
     do throws(SystemError) { file = try store.open(temporary, .create) } catch  where error.isTaken {
       try store.unlink(temporary)
@@ -140,11 +152,11 @@ package struct ContentFolder: Sendable {
     defer { file.close() }
     try file.write(staged.bytes, at: 0)
     try file.sync(.durable)
-    try store.rename(temporary, to: Self.stagedFile)
+    try store.rename(temporary, to: name)
   }
 }
 
-/// When contents were staged that no durable event named at that time.
+/// Times of contents: when they were staged that no durable event named at that time; when copies were used last.
 struct StagedNames: Hashable, Sendable {
   /// In milliseconds since 1970, by the wall clock.
   var times: [ContentHash: Int64] = [:]

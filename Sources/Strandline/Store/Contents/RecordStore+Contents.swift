@@ -103,7 +103,7 @@ extension RecordStore {
   private var assetBytesMax: Int64 { core.withLock { $0.declared.assetBytesMax } }
 
   /// Reading and writing a file blocks its thread. Where everything happens in turns, the caller does it.
-  private func onContentThread<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
+  func onContentThread<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
     if case .inTurns = environment.overlap { return try work() }
     let result = OrderedMutex<Value?>(nil)
     try await onOwnThread {
@@ -246,11 +246,11 @@ extension WriteTransaction {
           "record '\(id)', field '\(field)': the store's inbox takes no contents; stage it in the process that has the "
             + "store open")
       }
-      if core.synced != nil {
+      if core.synced?.movesContents == false {
         throw StrandlineError(
           .invalidValue,
-          "record '\(id)', field '\(field)': the content of the asset is on this device alone, and a store that syncs "
-            + "uploads no contents yet; name one that is at the server")
+          "record '\(id)', field '\(field)': the content of the asset is on this device alone, and the database that this store "
+            + "syncs with moves no contents; name one that is at the server")
       }
       let words = "record '\(id)', field '\(field)': the content \(content.hash.hexadecimal.prefix(12))…"
       guard let size = try store.contents.size(of: content.hash, in: ContentFolder(store.source.folder)) else {

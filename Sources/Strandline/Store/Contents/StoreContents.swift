@@ -11,6 +11,8 @@ import StrandlineSystem
 /// Who holds contents, and what the file of staged names says.
 package final class StoreContents: Sendable {
   private let environment: SystemEnvironment
+  /// The copies of contents of the server.
+  let fetched: FetchedContents
   private let turn = OrderedMutex<Void>(.contents, ())
   private let state = OrderedMutex(State())
   /// Why contents could not be cleared up at the last try; nil if nothing is wrong.
@@ -32,7 +34,10 @@ package final class StoreContents: Sendable {
   /// A content that nothing names stays so long, in milliseconds: the app has been closed before it named it.
   static let stagedMillisecondsMax: Int64 = 24 * 3_600 * 1_000
 
-  init(_ environment: SystemEnvironment) { self.environment = environment }
+  init(_ environment: SystemEnvironment) {
+    self.environment = environment
+    fetched = FetchedContents(environment)
+  }
 
   // MARK: Holding
 
@@ -100,6 +105,15 @@ package final class StoreContents: Sendable {
     } catch {
       release(content.hash)
       throw error
+    }
+  }
+
+  /// Gives a copy of a content of the server its name.
+  func publish(
+    _ temporary: String, asFetched key: ContentHash, in folder: ContentFolder, bytesMax: Int64
+  ) throws(SystemError) {
+    try turn.withLock { (_) throws(SystemError) in
+      try fetched.publish(temporary, as: key, in: folder, bytesMax: bytesMax)
     }
   }
 

@@ -113,6 +113,7 @@ struct CycleDriver: Sendable {
 
   private mutating func carry(out request: SyncRequest) async throws {
     try await carryOutSteps()
+    if case .uploadContent(let upload) = request { return try await carry(out: upload) }
     guard case .modify(let wanted) = request else {
       let outcome: SyncOutcome
       if case .pages(let pages) = request, let known = ahead, pages == [known.request] {
@@ -142,6 +143,20 @@ struct CycleDriver: Sendable {
       try await carryOutSteps()
       throw error
     }
+  }
+
+  /// Uploads a content. One that cannot be read here keeps its record back, and no other.
+  private mutating func carry(out upload: ContentUpload) async throws {
+    let content = OpenContent(upload.content, in: store)
+    var sent = upload
+    sent.source = content.source
+    let outcome: SyncOutcome
+    do { outcome = try await ask(.uploadContent(sent)) } catch {
+      guard let failure = content.failure else { throw error }
+      outcome = SyncOutcome(
+        result: .failure(CloudError(CloudError.Code(rawValue: Held.damaged), reason: failure.message)))
+    }
+    try await apply(outcome, to: .uploadContent(upload))
   }
 
   private mutating func carry(out step: StoreStep) async throws {
@@ -247,7 +262,8 @@ struct CycleDriver: Sendable {
     let duration = ended.nanoseconds > departure.nanoseconds ? ended.nanoseconds - departure.nanoseconds : 0
     switch ended.result {
     case .success(let answer):
-      longestRequest = max(longestRequest, duration)
+      // A content's size says nothing of the next request.
+      if request.kind != .content { longestRequest = max(longestRequest, duration) }
       watch.requestEnded(request.kind, pages: request.pageCount)
       foreignError = nil
       return SyncOutcome(result: .success(answer), serverOffset: ended.serverOffset)

@@ -29,6 +29,9 @@ extension SyncRequest {
     case .eraseZone(let zone):
       try await database.deleteZone(zone)
       return .done
+    case .uploadContent(let upload):
+      guard let source = upload.source else { preconditionFailure("a content is opened before it is sent") }
+      return .content(try await database.upload(source, for: upload.place))
     case .modify(let upload):
       return .records(
         try await database.modify(upload.uploads.map(\.operation), in: upload.zone, atomic: upload.isAtomic))

@@ -40,7 +40,10 @@ extension RecordStore {
       let made = try CallSite(fileID, line).run("cannot sync the store at '\(path)'") {
         try SyncEngine(store: store, configuration: syncing)
       }
-      store.core.withLock { $0.synced = SyncedDatabase(made.database.address.scope, syncing.zones) }
+      store.core.withLock {
+        $0.synced = SyncedDatabase(
+          made.database.address.scope, syncing.zones, movesContents: made.database.movesContents)
+      }
       let rules = syncing.zoneLosses
       store.ruledLosses.withLock { $0 = Set(ZoneLoss.allCases.filter { rules[$0] != .ask }) }
       store.driver.withLock { $0 = made }

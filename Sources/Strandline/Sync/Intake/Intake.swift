@@ -71,12 +71,14 @@ package struct Intake {
   /// Applies a version that the server has.
   package mutating func apply(version server: ServerRecord, of id: RecordID, to core: inout StoreCore) throws {
     let entry = try core.projections.entry(id)
-    // A known version is stored again if the transport has changed its kind, which needs the archive of the base, or lacks it, and may
-    // know more of the values; or if it answers a lookup and this store's version is damaged.
+    // A known version is stored again if it says what the server calls a content that this store has uploaded; if the transport has changed
+    // its kind, which needs the archive of the base, or lacks it, and may know more of the values; or if it answers a lookup and this
+    // store's version is damaged.
     if let base = entry?.base, server.system.changeTag.equalsUTF8(base.changeTag),
       base.modifiedMilliseconds == server.system.modified?.milliseconds,
       try source != .lookup || readableBase(of: id, entry, core) != nil,
-      try server.system.archive.isEmpty == core.event(at: base.version).archive.isEmpty
+      try server.system.archive.isEmpty == core.event(at: base.version).archive.isEmpty,
+      try !names(server, contentsOf: entry, id, core)
     {
       taken.report.echoes += 1
       taken.touched.insert(id)
@@ -87,7 +89,11 @@ package struct Intake {
     }
     let base = try readableBase(of: id, entry, core)
     let lives = try knownBirths(of: id, created: server.system.created, entry, base, core)
-    let arrival = Arrival(server, ancestor: base?.version, knownBirths: lives)
+    var arrival = Arrival(server, ancestor: base?.version, knownBirths: lives)
+    if server.hasAssets {
+      if let base { arrival.version.learnHashes(from: base.version) }
+      if let edit = try pendingEdit(of: id, entry, core) { arrival.version.learnHashes(from: edit.version) }
+    }
     if source == .query, try !supersedesBase(arrival, of: id, entry, base, core) { return }
     replaceWriterIfCloned(arrival.version.stamp, &core)
     let decision = try versionSituation(of: id, arrival, entry, base, core).decide()
@@ -193,11 +199,18 @@ package struct Intake {
     let included = try own.newestIncluded(in: stamp, of: entry?.pending?.sendable ?? []) {
       try core.eventIfKept(at: $0)
     }
-    var edit = try pendingEdit(of: id, entry, core)
+    var (base, edit) = (base, try pendingEdit(of: id, entry, core))
+    if arrival.version.fields.values.contains(where: { !$0.assets.isEmpty }) {
+      // What the server calls a content is no difference.
+      if let known = base { base?.version = known.version.naming(filesAs: arrival.version) }
+      if let known = edit { edit?.loaded.version = known.version.naming(filesAs: arrival.version) }
+    }
     let acknowledged = try own.acknowledged(in: stamp, id, entry, dirty: edit?.loaded.dirty, included) {
       try core.eventIfKept(at: $0)
     }
-    edit?.ancestor = try ancestor(acknowledged, stamp, entry, base, core)
+    edit?.ancestor = try ancestor(acknowledged, stamp, entry, base, core).map {
+      ($0.lsn, $0.version.naming(filesAs: arrival.version))
+    }
     let deletion = try core.projections.deletion(id)
     var deadLives = deletion?.births ?? []
     // A stamp with both births has two lives: another device has created a record under the name of one that a tool had created.
@@ -279,6 +292,16 @@ package struct Intake {
     // The app may have saved it while this device's clock was ahead.
     let unclampedStamps = loaded.version.stamp.clamp(toModified: core.knownServerMilliseconds)
     return PendingEdit(lsn: pending.newest, loaded: loaded, unclampedStamps: unclampedStamps)
+  }
+
+  /// Whether a version names, as the server does, a content that the base names by its hash alone.
+  private func names(
+    _ server: ServerRecord, contentsOf entry: RecordEntry?, _ id: RecordID, _ core: borrowing StoreCore
+  ) throws -> Bool {
+    guard server.hasAssets, let base = try readableBase(of: id, entry, core) else { return false }
+    return base.version.fields.contains { name, value in
+      !value.localContents.isEmpty && server.fields[name]?.assets.isEmpty == false
+    }
   }
 
   private func deletionSituation(
@@ -460,4 +483,9 @@ extension StoreCore {
     guard projections.sync.zones[zone]?.isErased != true else { return }
     try append(.zoneChanged(.lost(zone, reason, words: words)))
   }
+}
+
+extension ServerRecord {
+  /// Whether a field of it is a file.
+  fileprivate var hasAssets: Bool { fields.values.contains { !$0.assets.isEmpty } }
 }

@@ -152,8 +152,8 @@ extension SyncStatus {
       ("lastUpload", ago(lastUploadMilliseconds)), ("lastFetch", ago(lastFetchMilliseconds)),
       (
         "waits",
-        "target \(waits.target), fetch \(waits.fetch), lookup \(waits.lookup), time \(waits.time), hold \(waits.hold), "
-          + "references \(waits.references), together \(waits.together)"
+        "target \(waits.target), fetch \(waits.fetch), lookup \(waits.lookup), content \(waits.content), time \(waits.time), "
+          + "hold \(waits.hold), references \(waits.references), together \(waits.together)"
       ),
     ]
     for group in held {

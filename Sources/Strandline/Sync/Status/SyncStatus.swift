@@ -46,6 +46,8 @@ public struct SyncStatus: Hashable, Sendable {
     package var fetch = 0
     /// The server's version has to be looked up first.
     package var lookup = 0
+    /// The contents that they name have to be uploaded first.
+    package var content = 0
     /// They wait for a backoff to end.
     package var time = 0
     /// They are held.
@@ -188,12 +190,12 @@ extension ZoneLossDecision {
 
 extension SyncStatus.Waits {
   init(_ counts: UploadWait.Counts) {
-    (target, fetch, lookup, time) = (counts.target, counts.fetch, counts.lookup, counts.time)
+    (target, fetch, lookup, content, time) = (counts.target, counts.fetch, counts.lookup, counts.content, counts.time)
     (hold, references, together) = (counts.hold, counts.references, counts.together)
   }
 
   /// How many records wait.
-  package var total: Int { target + fetch + lookup + time + hold + references + together }
+  package var total: Int { target + fetch + lookup + content + time + hold + references + together }
 }
 
 extension SyncStatus.Wait {

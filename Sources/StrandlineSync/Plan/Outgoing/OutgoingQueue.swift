@@ -76,7 +76,7 @@ package struct OutgoingQueue: Sendable {
     places[id] = .waits(wait)
     switch wait {
     case .target, .hold: halts.waits(id)
-    case .fetch, .lookup, .time, .references, .together: break
+    case .fetch, .lookup, .content, .time, .references, .together: break
     }
   }
 

@@ -5,6 +5,7 @@
 // | target | a change of that record: it was saved, deleted or given up |
 // | fetch | the end of its zone's feed, or the loss of the zone |
 // | lookup | the answer to the lookup |
+// | content | the upload of its last content, or the refusal of one |
 // | time | its moment |
 // | hold | the hold's end: an edit, a release or discard by a person, its timer, another version of the app |
 // | references | a change in the zone at the server |
@@ -20,6 +21,8 @@ package enum UploadWait: Hashable, Sendable {
   case fetch
   /// Until it has been looked up.
   case lookup
+  /// Until the contents that it names are at the server.
+  case content
   /// Until it may be tried again, by the monotonic clock.
   case time(until: UInt64)
   /// Until its hold ends: the record is edited or released, or the hold's time is over.
@@ -34,6 +37,7 @@ package enum UploadWait: Hashable, Sendable {
     package private(set) var target = 0
     package private(set) var fetch = 0
     package private(set) var lookup = 0
+    package private(set) var content = 0
     package private(set) var time = 0
     package private(set) var hold = 0
     package private(set) var references = 0
@@ -44,6 +48,7 @@ package enum UploadWait: Hashable, Sendable {
       case .target: target += change
       case .fetch: fetch += change
       case .lookup: lookup += change
+      case .content: content += change
       case .time: time += change
       case .hold: hold += change
       case .references: references += change
