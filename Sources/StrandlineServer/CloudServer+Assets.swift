@@ -227,11 +227,11 @@ extension CloudServer {
   }
 
   /// Takes an upload, piece by piece.
-  func upload(_ request: HTTPRequest) -> ContentUpload {
+  func upload(_ request: HTTPRequest) -> IncomingContent {
     front.withLock { $0.statistics.requests["content/upload", default: 0] += 1 }
     switch ticket(request, .upload) {
-    case .failure(let refusal): return ContentUpload(refusing: refusal.response, bytesMax: limits.assetBytesMax)
-    case .success(let ticket): return ContentUpload(ticket, to: self)
+    case .failure(let refusal): return IncomingContent(refusing: refusal.response, bytesMax: limits.assetBytesMax)
+    case .success(let ticket): return IncomingContent(ticket, to: self)
     }
   }
 
@@ -247,7 +247,7 @@ extension CloudServer {
       body: WireJSON.encode(UploadedFile(Asset(server: file, size: content.size))))
   }
 
-  fileprivate func refusal(of upload: ContentUpload.Refusal) -> HTTPResponse {
+  fileprivate func refusal(of upload: IncomingContent.Refusal) -> HTTPResponse {
     switch upload {
     case .tooLarge: plain(413)
     case .disk(let words): plain(507, words)
@@ -255,8 +255,9 @@ extension CloudServer {
   }
 }
 
-/// An upload to the content host. It is used by one thread.
-final class ContentUpload: HTTPBodySink {
+/// An upload to the content host: it takes the body of a request in pieces, so that it is never in memory as a whole. It is used by one
+/// thread.
+package final class IncomingContent: Sendable {
   enum Refusal: Sendable {
     case tooLarge
     case disk(String)
@@ -275,7 +276,7 @@ final class ContentUpload: HTTPBodySink {
     (self.server, self.ticket, refused, bytesMax) = (server, ticket, nil, server.limits.assetBytesMax)
   }
 
-  /// What is beyond the limit is read and dropped, so that the client can read the refusal.
+  /// Takes the next bytes. What is beyond the limit is read and dropped, so that the client can read the refusal.
   func write(_ piece: [UInt8]) {
     guard let server else { return }
     var (intake, size, failure) = state.withLock { $0 }
@@ -295,6 +296,7 @@ final class ContentUpload: HTTPBodySink {
     }
   }
 
+  /// The body is whole: the answer.
   func answer() -> HTTPResponse {
     if let refused { return refused }
     guard let server, let ticket else { preconditionFailure("an upload without a server is refused") }
@@ -312,6 +314,7 @@ final class ContentUpload: HTTPBodySink {
     }
   }
 
+  /// The body ended early.
   func abandon() {
     if let server, let intake = state.withLock({ $0.intake }) { server.contents.discard(intake) }
   }

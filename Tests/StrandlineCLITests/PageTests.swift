@@ -106,6 +106,20 @@ struct `A page` {
     _ = await page.end()
   }
 
+  @Test func `of a server leaves the contents of assets to the server`() async throws {
+    let (machine, lines) = Machine.withLines()
+    let server = try await PageServing(["serve", "/srv"], on: machine, lines)
+    let base = "/database/1/iCloud.test/development/private"
+    #expect(try await server.ask("POST", base + "/zones/modify", body: Self.newZone).status == 200)
+    let field = #"{"recordName":"a","recordType":"Note","fieldName":"photo"}"#
+    let address = try await server.ask(
+      "POST", base + "/assets/upload", body: #"{"zoneID":{"zoneName":"Main"},"tokens":[\#(field)]}"#)
+    let path = try #require(address.body.firstMatch(of: /"url":"http:\/\/[^\/"]+(\/content\/[^"]+)"/), "\(address)").1
+    let taken = try await server.ask("POST", String(path), body: "a picture")
+    #expect(taken.status == 200 && taken.body.contains(#""receipt""#), "\(taken)")
+    _ = await server.end()
+  }
+
   @Test func `of a server shows requests without their tokens, and looks without a trace`() async throws {
     let (machine, lines) = Machine.withLines()
     let server = try await PageServing(["serve", "--throttle", "100:2", "/srv"], on: machine, lines)

@@ -53,6 +53,7 @@ final class PageService: HTTPService {
   var failure: String? { nil }
 
   func delayMilliseconds(of request: HTTPRequest) -> Int64 { 0 }
+  func sink(for request: HTTPRequest) -> IncomingContent? { nil }
 
   /// Whether a path is the page's, where it shares a port with something else.
   static func owns(_ path: String) -> Bool {

@@ -35,6 +35,11 @@ struct ServerPage: HTTPService {
     PageService.owns(request.path) ? 0 : cloud.delayMilliseconds(of: request)
   }
 
+  /// An upload of a content goes to the cloud piece by piece, and is not kept among the requests.
+  func sink(for request: HTTPRequest) -> IncomingContent? {
+    PageService.owns(request.path) ? nil : cloud.sink(for: request)
+  }
+
   func serve(_ request: HTTPRequest) -> HTTPAnswer {
     if PageService.owns(request.path) { return page.serve(request) }
     let delay = cloud.latencyMilliseconds

@@ -108,7 +108,7 @@ struct HTTPConnection {
   }
 
   /// Answers a request whose body goes on as it comes.
-  private mutating func serve(_ head: HTTPHead, into sink: any HTTPBodySink) throws(HTTPRefusal) -> Bool {
+  private mutating func serve(_ head: HTTPHead, into sink: IncomingContent) throws(HTTPRefusal) -> Bool {
     if head.expectsContinue, head.body != .length(0) {
       guard send(Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)) else { return false }
     }
@@ -258,7 +258,7 @@ struct HTTPConnection {
   }
 
   /// Hands the body to `sink` as it comes. The time for it begins again with each piece.
-  private mutating func readBody(_ head: HTTPHead, into sink: any HTTPBodySink) throws(HTTPRefusal) {
+  private mutating func readBody(_ head: HTTPHead, into sink: IncomingContent) throws(HTTPRefusal) {
     var reader: HTTPBodyReader
     do throws(HTTPDefect) {
       reader = try HTTPBodyReader(head.body, bytesMax: .max, trailerBytesMax: limits.headerBytesMax)

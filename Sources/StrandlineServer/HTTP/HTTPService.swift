@@ -16,12 +16,11 @@ package protocol HTTPService: Sendable {
   /// Is told of a request that was refused before it could be asked for an answer.
   func wasRefused(_ refusal: RefusedRequest)
   /// Who takes the body of a request, of which only the head has come, in pieces; nil: `serve` gets the whole body.
-  func sink(for request: HTTPRequest) -> (any HTTPBodySink)?
+  func sink(for request: HTTPRequest) -> IncomingContent?
 }
 
 extension HTTPService {
   package func wasRefused(_ refusal: RefusedRequest) {}
-  package func sink(for request: HTTPRequest) -> (any HTTPBodySink)? { nil }
 }
 
 /// A request that the connection refused, because of its host, its origin, its size or its syntax.
@@ -42,16 +41,6 @@ package enum HTTPAnswer: Sendable {
   case stream(HTTPHeaders, length: Int? = nil, @Sendable (HTTPStream) -> Void)
 }
 
-/// Takes the body of one request in pieces, so that it is never in memory as a whole. Called by one thread.
-package protocol HTTPBodySink: Sendable {
-  /// Takes the next bytes.
-  func write(_ piece: [UInt8])
-  /// The body is whole: the answer.
-  func answer() -> HTTPResponse
-  /// The body ended early.
-  func abandon()
-}
-
 /// An answer that is sent piece by piece.
 package struct HTTPStream {
   /// Sends bytes. Returns false if the client has gone or does not read.
@@ -70,7 +59,7 @@ extension CloudServer: HTTPService {
 
   package func delayMilliseconds(of request: HTTPRequest) -> Int64 { latencyMilliseconds }
 
-  package func sink(for request: HTTPRequest) -> (any HTTPBodySink)? {
+  package func sink(for request: HTTPRequest) -> IncomingContent? {
     request.path.hasPrefix(Self.contentPath) && request.method == "POST" ? upload(request) : nil
   }
 
