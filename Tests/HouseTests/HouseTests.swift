@@ -89,7 +89,7 @@ struct `The house` {
     #expect(
       requests == [
         "user", "zones", "createZone", "deleteZone", "modify", "lookup", "zoneChanges", "newestRecords",
-        "databaseChanges", "awaitPush",
+        "databaseChanges", "awaitPush", "upload", "download",
       ])
     expectNone(try House.swift().flatMap { Rules.oneFileAsksServers($0, requests) })
     func findings(_ path: String, _ code: String) -> Int {
@@ -105,6 +105,7 @@ struct `The house` {
     }
     #expect(findings("Strandline/Accounts/AccountStores.swift", "try await database.user()") == 0)
     #expect(findings("Strandline/Accounts/AccountStores.swift", "try await database.zones()") == 1)
+    #expect(findings("Strandline/Sync/Engine/RecordStore+AssetContent.swift", "try await database.zones()") == 1)
     #expect(findings("Strandline/Sync/A.swift", "case .modify(let a): break\n.createZone(zone)") == 0)
   }
 

@@ -143,6 +143,7 @@ enum Rules {
   /// no request of the plan.
   private static let otherCalls: [String: String] = [
     "Sources/Strandline/Accounts/AccountStores.swift": "user",
+    "Sources/Strandline/Sync/Engine/RecordStore+AssetContent.swift": "download",
     "Sources/Strandline/Sync/Engine/SyncEngine+Push.swift": "awaitPush",
   ]
 
