@@ -183,6 +183,8 @@ package struct SyncPlan: Sendable {
     case lookups
     case uploads
     case content(ContentUpload)
+    /// Records whose contents are all there, and that wait for others for which nothing goes up now.
+    case ready
     case listed(ZoneID)
     /// Nothing that needs a request: the plan only looks at what it remembers.
     case tidying
@@ -210,7 +212,8 @@ package struct SyncPlan: Sendable {
       } else {
         nil
       }
-    case .content: contentToUpload(facts).map { .content($0) }
+    case .content:
+      contentToUpload(facts).map { .content($0) } ?? (cycle.sends && records.contents.hasReady ? .ready : nil)
     case .listed: zoneWithListing(facts).map { .listed($0) }
     }
   }
@@ -236,6 +239,9 @@ package struct SyncPlan: Sendable {
     case .lookups: return try chooseLookup(facts)
     case .uploads: return try chooseUpload(facts)
     case .content(let upload): return try choose(upload, facts)
+    case .ready:
+      sendReady()
+      return .again
     case .listed(let zone): return try chooseListed(of: zone, facts)
     case .tidying where kind == .upload: return try chooseUpload(facts)
     // Nothing is in question: nothing is looked up before something is again.
@@ -480,7 +486,7 @@ package struct SyncPlan: Sendable {
     wakeWhatIsDue(facts)
     let logged = facts.learned { $0.paces[scope] }
     if let pace = pace.begin(logged, at: now) { addStep(.append([.pace(pace)])) }
-    sendUploaded()
+    sendReady()
     addStep(.takeKept(readsAgain: due.readsKept))
   }
 
@@ -552,10 +558,11 @@ package struct SyncPlan: Sendable {
   /// is counted from zero.
   mutating func changed(_ id: RecordID, _ facts: some SyncFacts) throws {
     queue.changed(id, facts)
-    guard queue.remembers(id) || records.hasRefusals(of: id), try facts.entry(id)?.pending == nil else {
-      return
-    }
+    guard queue.remembers(id) || records.hasRefusals(of: id) || records.contents.awaitsEnd(of: id),
+      try facts.entry(id)?.pending == nil
+    else { return }
     queue.settled(id)
+    records.contents.settled(id)
     records.forgetRefusals(of: id)
   }
 

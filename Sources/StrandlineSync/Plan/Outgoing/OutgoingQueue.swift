@@ -448,6 +448,8 @@ package struct OutgoingQueue: Sendable {
     switch wait(of: id) {
     // A new mutation has replaced the one that was held, or whose reference had to wait.
     case .hold, .target, .together: endWait(of: id)
+    // A newer change may name other contents, or none.
+    case .content(let lsn) where lsn < pending.newest: endWait(of: id)
     // A save, or another deletion than the one that the server refused.
     case .references where !pending.isDeletion || reading.facts.held(id) == nil: endWait(of: id)
     case nil: break

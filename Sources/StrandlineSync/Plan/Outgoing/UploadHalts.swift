@@ -88,6 +88,7 @@ package struct UploadHalts: Sendable {
   /// Zones and types of which every record was refused with the same words.
   package var types: [HaltedType: CloudError] { typeHalts.mapValues(\.error) }
   var hasTypes: Bool { !typeHalts.isEmpty }
+  var isAny: Bool { hasTypes || !halts.isEmpty }
 
   /// When the first halt lets something through.
   var nextTry: UInt64? { (halts.values.map(\.end) + typeHalts.values.map(\.end)).min() }

@@ -5,7 +5,7 @@
 // | target | a change of that record: it was saved, deleted or given up |
 // | fetch | the end of its zone's feed, or the loss of the zone |
 // | lookup | the answer to the lookup |
-// | content | the upload of its last content, or the refusal of one |
+// | content | the upload of its last content, the refusal of one, or a newer change |
 // | time | its moment |
 // | hold | the hold's end: an edit, a release or discard by a person, its timer, another version of the app |
 // | references | a change in the zone at the server |
@@ -21,8 +21,8 @@ package enum UploadWait: Hashable, Sendable {
   case fetch
   /// Until it has been looked up.
   case lookup
-  /// Until the contents that it names are at the server.
-  case content
+  /// Until the contents that its change names are at the server.
+  case content(LSN)
   /// Until it may be tried again, by the monotonic clock.
   case time(until: UInt64)
   /// Until its hold ends: the record is edited or released, or the hold's time is over.
