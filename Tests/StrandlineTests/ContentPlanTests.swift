@@ -236,4 +236,24 @@ struct `The plan of contents` {
     try takeRecords(&driver, ["a"])
     try expectEnd(&driver)
   }
+
+  @Test func `a record that the server may have refused for its receipt is sent once more with a fresh one`() throws {
+    var driver = try asked([Lines.picture("a", 1), Lines.picture("b", 2), Lines.picture("c", 3)])
+    for (field, name) in [("photo1", "a"), ("photo2", "b"), ("photo3", "c")] {
+      try takeContent(&driver, field, of: name)
+    }
+    let (request, upload) = try records(&driver, ["a", "b", "c"])
+    // Three of one type that are refused alike halt their type, if it is the records.
+    try driver.answer(request, .refused(upload, .badRequest))
+    #expect(!driver.appended.contains("held"))
+    for _ in 0..<3 {
+      let request = try self.request(&driver)
+      guard case .uploadContent(let upload) = request else { throw PlanDriver.Unexpected(words: request.words) }
+      try driver.answer(request, .uploaded(upload))
+    }
+    let (again, second) = try records(&driver, ["a", "b", "c"])
+    try driver.answer(again, .refused(second, .badRequest, only: ["b"]))
+    try expectEnd(&driver)
+    #expect(driver.facts.held(picture("b")) != nil && driver.facts.held(picture("a")) == nil)
+  }
 }

@@ -19,6 +19,8 @@ package enum ErrorPolicy: Hashable, Sendable {
   case split
   /// Another record of the request was refused, and with it all of them: send this one again, together with that one.
   case together
+  /// The receipts of the record's contents may be too old: the contents go up again, and then the record.
+  case receipt
   /// The storage of the zone's owner is full: nothing but deletions is sent to the owner's zones for a while.
   case stopSaves
   /// The user has to sign in.
@@ -30,7 +32,7 @@ package enum ErrorPolicy: Hashable, Sendable {
   package var mayBeOfOneRecord: Bool {
     switch self {
     case .hold, .split, .target, .resolve: true
-    case .retry, .missing, .zoneMissing, .together, .stopSaves, .signIn, .halt: false
+    case .retry, .missing, .zoneMissing, .together, .receipt, .stopSaves, .signIn, .halt: false
     }
   }
 
@@ -38,14 +40,14 @@ package enum ErrorPolicy: Hashable, Sendable {
   var holds: Bool {
     switch self {
     case .hold, .split, .halt: true
-    case .retry, .resolve, .missing, .zoneMissing, .target, .together, .stopSaves, .signIn: false
+    case .retry, .resolve, .missing, .zoneMissing, .target, .together, .receipt, .stopSaves, .signIn: false
     }
   }
 
   /// Whether the server did nothing with a record that was refused. After a `retry` it may have saved it.
   var appliedNothing: Bool {
     switch self {
-    case .hold, .halt, .split, .target, .signIn, .zoneMissing, .together, .resolve: true
+    case .hold, .halt, .split, .target, .signIn, .zoneMissing, .together, .receipt, .resolve: true
     case .retry, .missing, .stopSaves: false
     }
   }
@@ -77,6 +79,8 @@ package struct ErrorMeaning: Hashable, Sendable {
   /// Whether the server answers no request of this kind.
   var isOfKind = false
   var hold = HoldTime.doubling
+  /// Whether a record may have been refused because of a receipt of a content: the server documents neither how long one counts nor a code.
+  var mayBeOfReceipt = false
   /// Whether a request may have been refused because its change token has expired. CloudKit Web Services documents no code for that; the
   /// live service answered BAD_REQUEST for the zone. Other servers may use a code like SYNC_TOKEN_EXPIRED.
   package var mayBeExpiredToken = false
@@ -102,7 +106,8 @@ package struct ErrorMeaning: Hashable, Sendable {
     case .zoneNotFound: self.init(.zoneMissing, .zoneMissing)
     case .authenticationRequired, .authenticationFailed, .noAccount:
       self.init(.signIn, .signIn) { $0.ends = .needsSignIn }
-    case .badRequest: self.init(.hold, .split) { ($0.hold, $0.mayBeExpiredToken) = (.untilEdited, true) }
+    case .badRequest:
+      self.init(.hold, .split) { ($0.hold, $0.mayBeExpiredToken, $0.mayBeOfReceipt) = (.untilEdited, true, true) }
     // The batch is too large, not the record; if it has one record: hold.
     case .limitExceeded: self.init(.split, .split) { ($0.asksForLess, $0.hold) = (true, .untilEdited) }
     case .answerTooLarge:

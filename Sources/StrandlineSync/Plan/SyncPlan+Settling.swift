@@ -14,6 +14,7 @@ extension SyncPlan {
   ) throws {
     var answer = UploadAnswer(request.uploads, results, in: request.zone)
     if !request.isAtomic { answer.followers = request.followers }
+    sendContentsAgain(of: &answer)
     if let error = answer.tooMuch {
       return request.isAtomic
         ? refuseTogether(request.uploads, error, facts) : split(request.uploads, request.zone, error, facts)
@@ -55,6 +56,18 @@ extension SyncPlan {
     }
     step.cause = .upload(answer)
     addStep(.answers(step))
+  }
+
+  /// The contents of a record that the server may have refused because of their receipts go up again, once: if the record is refused again,
+  /// the receipts were not the reason.
+  private mutating func sendContentsAgain(of answer: inout UploadAnswer) {
+    for place in answer.outcomes.indices {
+      let upload = answer.outcomes[place].upload
+      guard case .refused(let error, .hold, let server) = answer.outcomes[place].outcome, error.meaning.mayBeOfReceipt,
+        upload.contents.isAny, records[upload.id].refusals == 0, records.contents.forgetReceipts(of: upload.id)
+      else { continue }
+      answer.outcomes[place].outcome = .refused(error, .receipt, server)
+    }
   }
 
   // MARK: Waits of refused records
@@ -102,8 +115,8 @@ extension SyncPlan {
           records.postpone(id, error, at: facts.now)
           self.wait(id, milliseconds: Self.holdMilliseconds, facts)
         case .together where answer.refusedCount > 0: queue.wake(id)
-        case .together:
-          // The server does not say which record it refuses.
+        case .together, .receipt:
+          // The server does not say which record it refuses, or what of it.
           records.countRefusal(of: id, error)
           sendAgain(id, facts)
         case .hold, .halt, .stopSaves, .split:
