@@ -6,6 +6,7 @@ import StrandlineServer
 import StrandlineSimulation
 import StrandlineSyncProofs
 import StrandlineSystem
+import Synchronization
 import Testing
 
 private func bytes(_ number: Int, count: Int = 5_000) -> [UInt8] { SeededRandom(seed: UInt64(number)).bytes(count) }
@@ -211,7 +212,7 @@ struct ContentSyncTests {
     let scene = try Scene()
     try await scene.save("p", bytes(1), on: scene.a)
     try await scene.a.close()
-    let cloud = RefusingContentCloud(RefusingCloud(scene.a), scene.a.web())
+    let cloud = HookedContentCloud(RefusingCloud(scene.a), scene.a.web())
     cloud.cloud.refuse { $0.lostAnswers = [CloudError(.networkError, reason: "lost")] }
     try await scene.a.open(database: cloud)
     try await scene.a.exchange()
@@ -224,7 +225,7 @@ struct ContentSyncTests {
     let scene = try Scene()
     try await scene.save("p", bytes(1), on: scene.a)
     try await scene.a.close()
-    let cloud = RefusingContentCloud(RefusingCloud(scene.a), scene.a.web())
+    let cloud = HookedContentCloud(RefusingCloud(scene.a), scene.a.web())
     let clock = scene.a.clock
     cloud.cloud.refuse {
       $0.requests[.modify] = [CloudError(.throttled, reason: "busy", retryAfter: 660)]
@@ -263,6 +264,55 @@ struct ContentSyncTests {
     // The address that has expired, and the fresh one.
     #expect(scene.downloads == 2)
     #expect(try await scene.content("p", on: scene.b) == bytes(1))
+  }
+
+  @Test func `a caller that is cancelled does not wait for the others, and the last one ends the download`()
+    async throws
+  {
+    let scene = try Scene()
+    try await scene.save("p", bytes(1), on: scene.a)
+    try await exchange(scene.a, scene.b)
+    try await scene.b.close()
+    let cloud = HookedContentCloud(RefusingCloud(scene.b), scene.b.web())
+    let gate = Gate()
+    cloud.onDownloads { try await gate.pass() }
+    let store = try await scene.b.open(database: cloud)
+    let photo = try #require(try await scene.photo("p", on: scene.b))
+    func ask() -> Task<AssetContent, any Error> { Task { try await store.contents(of: photo, in: RecordID("p")) } }
+    func isCancelled(_ task: Task<AssetContent, any Error>) async -> Bool {
+      task.cancel()
+      do { _ = try await task.value } catch { return error is CancellationError }
+      return false
+    }
+    let (first, second) = (ask(), ask())
+    await gate.arrived()
+    #expect(await isCancelled(second))
+    #expect(await isCancelled(first))
+    #expect(scene.downloads == 0)
+    // The next one begins again.
+    let third = ask()
+    await gate.arrived()
+    gate.open()
+    #expect(scene.b.disk.peek(try await third.value.path) == bytes(1))
+    #expect(scene.downloads == 1)
+  }
+
+  @Test func `a store that is closed while a content comes down keeps nothing of it`() async throws {
+    let scene = try Scene()
+    try await scene.save("p", bytes(1), on: scene.a)
+    try await exchange(scene.a, scene.b)
+    try await scene.b.close()
+    let cloud = HookedContentCloud(RefusingCloud(scene.b), scene.b.web())
+    let gate = Gate()
+    cloud.onDownloads { try await gate.pass() }
+    let store = try await scene.b.open(database: cloud)
+    let photo = try #require(try await scene.photo("p", on: scene.b))
+    async let ended = code { _ = try await store.contents(of: photo, in: RecordID("p")) }
+    await gate.arrived()
+    try await scene.b.close()
+    gate.open()
+    #expect(await ended == .closed)
+    #expect(!scene.b.disk.paths.contains { $0.hasSuffix(".fetched") || $0.hasSuffix(".tmp") })
   }
 
   @Test func `what was used last stays when there is no room for all, and what is held always`() async throws {
@@ -323,11 +373,36 @@ struct ContentSyncTests {
   }
 }
 
-/// A cloud that refuses what a test names, and moves contents.
-private final class RefusingContentCloud: ForwardingDatabase {
+/// Keeps who comes until it is opened, or until the caller is cancelled.
+private final class Gate: Sendable {
+  private let arrivals = AsyncStream.makeStream(of: Void.self)
+  private let openings = AsyncStream.makeStream(of: Void.self)
+
+  func pass() async throws {
+    arrivals.continuation.yield()
+    for await _ in openings.stream { break }
+    try Task.checkCancellation()
+  }
+
+  /// Returns when somebody has come.
+  func arrived() async { for await _ in arrivals.stream { break } }
+
+  func open() { openings.continuation.finish() }
+}
+
+/// A cloud that refuses what a test names, moves contents, and runs what a test names before it does.
+private final class HookedContentCloud: ForwardingDatabase {
   let base: any CloudDatabase
   let cloud: RefusingCloud
   private let web: any CloudDatabase
+  private typealias Hook = @Sendable () async throws -> Void
+  private let hooks = Mutex((upload: Hook?.none, download: Hook?.none))
+
+  /// Runs this before the first upload of a content.
+  func onFirstUpload(_ body: @escaping @Sendable () async throws -> Void) { hooks.withLock { $0.upload = body } }
+
+  /// Runs this before each download of a content.
+  func onDownloads(_ body: @escaping @Sendable () async throws -> Void) { hooks.withLock { $0.download = body } }
 
   init(_ cloud: RefusingCloud, _ web: any CloudDatabase) {
     (base, self.cloud, self.web) = (cloud, cloud, web)
@@ -336,7 +411,13 @@ private final class RefusingContentCloud: ForwardingDatabase {
   var movesContents: Bool { true }
 
   func upload(_ content: ContentSource, for place: ContentPlace) async throws -> Asset {
-    try await web.upload(content, for: place)
+    try await hooks.withLock { $0.upload.take() }?()
+    return try await web.upload(content, for: place)
+  }
+
+  func download(_ asset: Asset, of place: ContentPlace, into sink: ContentSink) async throws {
+    try await hooks.withLock { $0.download }?()
+    try await web.download(asset, of: place, into: sink)
   }
 }
 

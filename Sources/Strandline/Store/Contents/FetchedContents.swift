@@ -23,9 +23,9 @@ final class FetchedContents: Sendable {
 
   private struct Download: Sendable {
     var number: UInt64
-    var task: Task<Void, any Error>
-    /// How many wait for it.
-    var waiting: Int
+    var task: Task<Void, Never>
+    /// Who waits for it, by number.
+    var waiting: [UInt64: CheckedContinuation<Void, any Error>] = [:]
   }
 
   init(_ environment: SystemEnvironment) { self.environment = environment }
@@ -67,45 +67,65 @@ final class FetchedContents: Sendable {
 
   // MARK: Fetching
 
-  /// Waits for the download of a copy, which begins if there is none. It is cancelled when nobody waits for it any more.
+  /// Waits for the download of a copy, which begins if there is none. It is cancelled when nobody waits for it any more. Who is cancelled
+  /// does not wait for the others.
   ///
   /// - Throws: the download's error, to all who wait for it; `CancellationError`.
   func share(_ key: ContentHash, _ download: @escaping @Sendable () async throws -> Void) async throws {
-    let (number, task) = state.withLock { state in
-      if var known = state.downloads[key] {
-        known.waiting += 1
-        state.downloads[key] = known
-        return (known.number, known.task)
-      }
-      state.lastNumber += 1
-      let number = state.lastNumber
-      let task = Task { [weak self] in
-        defer { self?.end(key, number) }
-        try await download()
-      }
-      state.downloads[key] = Download(number: number, task: task, waiting: 1)
-      return (number, task)
-    }
+    let number = nextNumber()
     try await withTaskCancellationHandler {
-      try await task.value
+      try await withCheckedThrowingContinuation { continuation in
+        join(key, number, continuation, download)
+        // The cancellation may have come before there was anybody to wake.
+        if Task.isCancelled { leave(key, number) }
+      }
     } onCancel: {
       leave(key, number)
     }
-    try Task.checkCancellation()
   }
 
-  private func end(_ key: ContentHash, _ number: UInt64) {
-    state.withLock { state in if state.downloads[key]?.number == number { state.downloads[key] = nil } }
+  private func nextNumber() -> UInt64 {
+    state.withLock { state in
+      state.lastNumber += 1
+      return state.lastNumber
+    }
+  }
+
+  private func join(
+    _ key: ContentHash, _ number: UInt64, _ waiter: CheckedContinuation<Void, any Error>,
+    _ download: @escaping @Sendable () async throws -> Void
+  ) {
+    state.withLock { state in
+      if state.downloads[key] == nil {
+        let task = Task { [weak self] in
+          let result: Result<Void, any Error>
+          do { result = .success(try await download()) } catch { result = .failure(error) }
+          self?.end(key, number, result)
+        }
+        state.downloads[key] = Download(number: number, task: task)
+      }
+      state.downloads[key]?.waiting[number] = waiter
+    }
+  }
+
+  /// A download has ended.
+  ///
+  /// - Parameter number: that of the caller who has begun it.
+  private func end(_ key: ContentHash, _ number: UInt64, _ result: Result<Void, any Error>) {
+    let waiting = state.withLock { state in
+      state.downloads[key]?.number == number ? state.downloads.removeValue(forKey: key)?.waiting : nil
+    }
+    for waiter in (waiting ?? [:]).values { waiter.resume(with: result) }
   }
 
   private func leave(_ key: ContentHash, _ number: UInt64) {
-    let abandoned: Task<Void, any Error>? = state.withLock { state in
-      guard var known = state.downloads[key], known.number == number else { return nil }
-      known.waiting -= 1
-      state.downloads[key] = known.waiting > 0 ? known : nil
-      return known.waiting > 0 ? nil : known.task
+    let (waiter, abandoned) = state.withLock { state -> (CheckedContinuation<Void, any Error>?, Task<Void, Never>?) in
+      guard let waiter = state.downloads[key]?.waiting.removeValue(forKey: number) else { return (nil, nil) }
+      guard state.downloads[key]?.waiting.isEmpty == true else { return (waiter, nil) }
+      return (waiter, state.downloads.removeValue(forKey: key)?.task)
     }
     abandoned?.cancel()
+    waiter?.resume(throwing: CancellationError())
   }
 
   // MARK: The folder

@@ -80,11 +80,20 @@ extension RecordStore {
     _ asset: Asset, as key: ContentHash, from place: ContentPlace, _ database: any CloudDatabase,
     _ folder: ContentFolder
   ) async throws {
+    try requireWritable()
     let writer = try FetchedWriter(asset, folder, contents)
     do {
-      try await database.download(asset, of: place, into: ContentSink(size: asset.size) { try writer.write($0) })
+      let sink = ContentSink(size: asset.size) { piece in
+        // Once the store is closed or suspended, its folder is not this process's any more.
+        try self.requireWritable()
+        try writer.write(piece)
+      }
+      try await database.download(asset, of: place, into: sink)
       let bytesMax = core.withLock { $0.declared.fetchedBytesMax }
-      try await onContentThread { try writer.finish(as: key, bytesMax: bytesMax) }
+      try await onContentThread {
+        try self.requireWritable()
+        try writer.finish(as: key, bytesMax: bytesMax)
+      }
     } catch {
       writer.discard()
       throw error
