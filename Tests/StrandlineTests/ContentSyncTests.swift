@@ -172,6 +172,135 @@ struct ContentSyncTests {
     #expect(try await scene.content("damaged", on: scene.b) == bytes(5))
   }
 
+  @Test func `a damaged content that was restored from a backup goes up when its record is released`() async throws {
+    let scene = try Scene()
+    try await scene.save("p", bytes(1), on: scene.a)
+    let hash = try #require(try await scene.photo("p", on: scene.a)?.contentHash)
+    let path = "/store/assets/\(hash.hexadecimal)"
+    scene.a.disk.poke(path, Array(bytes(1).dropLast()))
+    try await scene.a.exchange()
+    #expect(try await scene.held(on: scene.a).keys.sorted() == ["p"] && scene.uploads == 0)
+    // Time alone brings no bytes back.
+    scene.a.clock.advance(milliseconds: 48 * 3_600_000)
+    try await scene.a.exchange()
+    #expect(try await scene.held(on: scene.a).keys.sorted() == ["p"])
+    scene.a.disk.poke(path, bytes(1))
+    try await scene.a.open().releaseHolds(of: [RecordID("p")])
+    try await exchange(scene.a, scene.b)
+    #expect(try await scene.content("p", on: scene.b) == bytes(1))
+  }
+
+  @Test func `records that name one content send it once each, and one download serves them all`() async throws {
+    let scene = try Scene()
+    for name in ["p", "q"] { try await scene.save(name, bytes(1), on: scene.a) }
+    try await exchange(scene.a, scene.b)
+    #expect(scene.uploads == 2, "a receipt counts for one record")
+    for name in ["p", "q"] { #expect(try await scene.content(name, on: scene.b) == bytes(1)) }
+    #expect(scene.downloads == 1)
+  }
+
+  @Test func `records of an atomic zone that go together wait for a content of one of them`() async throws {
+    let scene = try Scene()
+    let cloud = HookedContentCloud(RefusingCloud(scene.a), scene.a.web())
+    let store = try await scene.a.open(database: cloud, atomicZones: [.main])
+    let staged = try await store.stage(bytes(1))
+    _ = try await store.write { tx in
+      try tx.save(Record(type: "Picture", id: RecordID("p"), fields: ["photo": .asset(staged.asset)]))
+      try tx.save(Record(type: "Note", id: RecordID("n"), fields: ["title": "of the picture"]))
+    }
+    scene.fault { $0.contentHostStatus = 503 }
+    #expect(await code { try await scene.a.sync(waitMillisecondsMax: 0) } == .throttled)
+    #expect(cloud.cloud.sent.isEmpty, "one alone is not sent")
+    scene.fault { _ in }
+    try await exchange(scene.a, scene.b)
+    #expect(cloud.cloud.sent.map { $0.sorted() } == [["n", "p"]] && cloud.cloud.areAtomic == [true])
+    #expect(try await scene.content("p", on: scene.b) == bytes(1))
+    // A content that the server refuses holds the set: it cannot go in part.
+    scene.fault { $0.contentHostStatus = 413 }
+    let other = try await store.stage(bytes(2))
+    _ = try await store.write { tx in
+      try tx.save(Record(type: "Picture", id: RecordID("q"), fields: ["photo": .asset(other.asset)]))
+      try tx.save(Record(type: "Note", id: RecordID("m"), fields: ["title": "of the other"]))
+    }
+    try await scene.a.exchange()
+    #expect(try await scene.held(on: scene.a).keys.sorted() == ["q"])
+    #expect(cloud.cloud.sent.count == 1)
+  }
+
+  @Test func `a content that goes up stays meanwhile, though its record names another one and a compaction runs`()
+    async throws
+  {
+    let scene = try Scene()
+    try await scene.save("p", bytes(1), on: scene.a)
+    let hash = try #require(try await scene.photo("p", on: scene.a)?.contentHash)
+    try await scene.a.close()
+    let (a, clock) = (scene.a, scene.a.clock)
+    let cloud = HookedContentCloud(RefusingCloud(a), a.web())
+    cloud.onFirstUpload {
+      try await scene.save("p", bytes(2), on: a)
+      clock.advance(milliseconds: 48 * 3_600_000)
+      _ = try await a.compact()
+      #expect(a.disk.paths.contains("/store/assets/\(hash.hexadecimal)"), "it was removed")
+    }
+    try await a.open(database: cloud)
+    try await exchange(a, scene.b)
+    #expect(try await scene.content("p", on: scene.b) == bytes(2))
+    #expect(scene.uploads == 2)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `a store that is closed while a content goes up sends it after the next open`() async throws {
+    let scene = try Scene()
+    try await scene.save("p", bytes(1), on: scene.a)
+    try await scene.a.close()
+    let cloud = HookedContentCloud(RefusingCloud(scene.a), scene.a.web())
+    let gate = Gate()
+    cloud.onFirstUpload { try await gate.pass() }
+    let store = try await scene.a.open(database: cloud)
+    async let ended = code { _ = try await store.sync() }
+    await gate.arrived()
+    try await scene.a.close()
+    #expect(await ended == .closed)
+    #expect(scene.uploads == 0)
+    try await exchange(scene.a, scene.b)
+    #expect(scene.uploads == 1)
+    #expect(try await scene.content("p", on: scene.b) == bytes(1))
+  }
+
+  @Test func `a power cut at any call of a sync and of a download loses no content, and leaves no file for ever`()
+    async throws
+  {
+    var calls = 0
+    for isTorn in [false, true] {
+      for number in 1...500 {
+        let scene = try Scene()
+        try await scene.save("q", bytes(2), on: scene.b)
+        try await scene.b.exchange()
+        try await scene.save("p", bytes(1), on: scene.a)
+        scene.a.disk.cutPower(atCall: scene.a.disk.callCount + number)
+        scene.a.disk.isTearing = isTorn
+        _ = await code {
+          try await scene.a.exchange()
+          _ = try await scene.content("q", on: scene.a)
+        }
+        let isCut = scene.a.disk.isOff
+        scene.a.crash(isTorn ? .all : .none)
+        try await exchange(scene.a, scene.b)
+        #expect(try await scene.content("p", on: scene.b) == bytes(1), "\(number)")
+        #expect(try await scene.content("p", on: scene.a) == bytes(1), "\(number)")
+        #expect(try await scene.content("q", on: scene.a) == bytes(2), "\(number)")
+        #expect(try await scene.a.owesNothing, "\(number)")
+        let files = scene.a.disk.paths.filter { $0.hasPrefix("/store/assets/") }
+        #expect(files.count { $0.hasSuffix(".fetched") } == 1 && !files.contains { $0.hasSuffix(".tmp") }, "\(files)")
+        if !isCut {
+          calls = number
+          break
+        }
+      }
+      #expect(calls > 20)
+    }
+  }
+
   @Test func `a content host that is busy or misdirected keeps contents back and nothing else`() async throws {
     let scene = try Scene()
     try await scene.save("p", bytes(1), on: scene.a)
