@@ -2,11 +2,13 @@
 // end when nobody looks, and watch a server without a trace.
 
 import Strandline
-import StrandlineCLI
+import StrandlineCloudKit
 import StrandlineHost
 import StrandlineServer
 import StrandlineSystem
 import Testing
+
+@testable import StrandlineCLI
 
 @Suite(.serialized, .timeLimit(.minutes(30)))
 struct `A page` {
@@ -168,9 +170,9 @@ struct `A page` {
     let base = "/database/1/iCloud.test/development/private"
     let post = [cookie, server.ownOrigin, try await server.changeToken(cookie)]
     func faults() async throws -> String { try await server.ask("GET", "/api/faults", [cookie]).body }
-    #expect(try await faults().contains(#""throttle":{"requests":2,"seconds":9}"#))
+    #expect(try await faults().contains(#""throttle":"2:9""#))
     #expect(try await server.ask("POST", base + "/zones/modify", body: Self.newZone).status == 503)
-    #expect(try await faults().contains(#""throttle":{"requests":1,"seconds":9}"#))
+    #expect(try await faults().contains(#""throttle":"1:9""#))
     #expect(try await server.ask("POST", base + "/zones/modify", body: Self.newZone).status == 503)
     #expect(try await faults().contains(#""throttle":null"#))
     #expect(try await server.ask("POST", base + "/zones/modify", body: Self.newZone).status == 200)
@@ -194,6 +196,93 @@ struct `A page` {
     #expect(try await server.ask("POST", "/api/faults", post, body: "w=--expired-tokens").status == 200)
     #expect(try await fetch(since).contains("serverErrorCode"))
     _ = await server.end()
+  }
+
+  @Test func `of a server lists what its connection refuses, and looks at nothing that was refused`() async throws {
+    let (machine, lines) = Machine.withLines()
+    let server = try await PageServing(["serve", "/srv"], on: machine, lines)
+    let cookie = try await server.cookie()
+    let path = "/database/1/iCloud.test/development/private/zones/list"
+    #expect(try await server.ask("POST", path, ["Origin: http://evil.example"], body: "{}").status == 403)
+    #expect(try await server.ask("POST", path, [], host: "evil.example", body: "{}").status == 403)
+    #expect(try await server.ask("GE T", path).status == 400)
+    let listed = try await server.ask("GET", "/api/requests", [cookie]).body
+    #expect(listed.matches(of: /"status":403/).count == 2 && listed.contains(#""status":400"#), "\(listed)")
+    // The page's own paths are not those of apps.
+    #expect(try await server.ask("GET", "/api/session", ["Origin: http://evil.example"]).status == 403)
+    #expect(try await server.ask("GET", "/api/requests", [cookie]).body == listed)
+    let screen = await server.end()
+    #expect(!screen.err.contains(server.token), "standard error may be kept as a log")
+    #expect(screen.out.contains("page http://") && screen.out.contains(server.token))
+    #expect(await machine.run("serve", "--help").out.contains("the address of a page for a browser"))
+  }
+
+  @Test func `in a terminal says the address of its page there alone`() async throws {
+    let (lines, feed) = AsyncStream<String>.makeStream()
+    let machine = Machine(
+      seed: 5, clock: StandingClock(), isErrorTerminal: true, onOutput: { feed.yield($0) }, onError: { feed.yield($0) })
+    let server = try await PageServing(["serve", "/srv"], on: machine, lines)
+    let screen = await server.end()
+    #expect(screen.err.contains(server.token) && !screen.out.contains(server.token))
+  }
+
+  @Test func `counts a stream that was never begun no longer`() throws {
+    let access = PageAccess(Machine().environment.random)
+    let service = PageService(
+      StorePage("/A", allowsChanges: false, Machine().environment), access, Machine().environment)
+    let host = ["Host": "127.0.0.1:1"] as HTTPHeaders
+    func ask(_ path: String, _ query: String, _ headers: HTTPHeaders) -> HTTPAnswer {
+      service.serve(
+        HTTPRequest(method: "GET", origin: "http://127.0.0.1:1", path: path, query: query, headers: headers))
+    }
+    let query = String(access.address(at: "").drop { $0 != "?" }.dropFirst())
+    guard case .respond(let signedIn) = ask("/", query, host) else { return }
+    let cookie = signedIn.headers["set-cookie"]?.split(separator: ";").first.map(String.init) ?? ""
+    for _ in 0..<100 {
+      guard case .stream = ask("/api/events", "", ["Host": "127.0.0.1:1", "Cookie": cookie]) else {
+        Issue.record("the places of streams are used up")
+        return
+      }
+    }
+    #expect(service.closedMilliseconds != nil)
+    // A page that is not seen leaves its stream, and says that it is there.
+    _ = ask("/api/session", "rest=", ["Host": "127.0.0.1:1", "Cookie": cookie])
+    #expect(service.closedMilliseconds == nil)
+    _ = ask("/api/events", "", ["Host": "127.0.0.1:1", "Cookie": cookie])
+    #expect(service.closedMilliseconds != nil, "it came back, and was closed")
+  }
+
+  @Test func `reads names and stores that begin as options do`() async throws {
+    let (machine, lines) = Machine.withLines()
+    _ = await machine.run("import", "--", "-s", "-", input: note("-n", "1"))
+    let page = try await PageServing(["open", "--", "-s"], on: machine, lines)
+    let answer = try await page.verb("get", ["--zone", "Main", "--", "-n"])
+    #expect(
+      answer.body.contains(#""title":"1""#) && answer.body.contains("strandline get ./-s --zone Main -- -n"),
+      "\(answer.body)")
+    #expect(try await page.verb("get", ["-n"]).status == 400)
+    _ = await page.end()
+  }
+
+  @Test func `says that an answer is too large, and cuts it at a line`() async throws {
+    let (machine, lines) = Machine.withLines()
+    let text = String(repeating: "x", count: 900_000)
+    _ = await machine.run("import", "/A", "-", input: (0..<24).map { note("n\($0)", text) }.joined())
+    let page = try await PageServing(["open", "/A"], on: machine, lines)
+    let whole = try page.connect("GET", "/api/run?verb=query&w=Note&w=--limit&w=200", [try await page.cookie()])
+    let end = try await onThread("browser") {
+      // Only its end: the rest is large.
+      var end: [UInt8] = []
+      while case let piece = try whole.receive(max: 1 << 20, timeoutMilliseconds: 60_000), !piece.isEmpty {
+        end = (end + piece).suffix(200)
+      }
+      return String(decoding: end, as: UTF8.self)
+    }
+    whole.close()
+    let said = #""notes":["error: the answer is larger than a page can show","try: the same command in a terminal"]}"#
+    #expect(end.hasSuffix(#""zoneName":"Main"}],"# + said), "\(end)")
+    #expect(try await page.verb("query", ["Note", "--limit", "1"]).body.contains(#""isCut":false"#))
+    _ = await page.end()
   }
 
   private static let newZone = #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"Main"}}}]}"#
