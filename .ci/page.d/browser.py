@@ -120,7 +120,7 @@ class Browser:
     def change(self, doctor):
         """From now on changes the text of answers with data; None changes none."""
         self.doctor = doctor
-        patterns = [{"urlPattern": "*/api/run*", "requestStage": "Response"}] if doctor else []
+        patterns = [{"urlPattern": f"*/api/{name}*", "requestStage": "Response"} for name in ("run", "cloud")] if doctor else []
         if self.overlay:
             patterns += [{"urlPattern": "*/page/*"}, {"urlPattern": "http://127.0.0.1:*/", "resourceType": "Document"}]
         self.call("Fetch.disable")

@@ -62,7 +62,7 @@ function say(kind, short, long) {
   show(live, el("span", { class: "dot " + kind, "aria-hidden": "true" }), el("span", {}, short, long && el("span", { class: "long" }, long)));
 }
 
-let source, isLost = false, isAsking = false, heardAt = 0;
+let source, rest, isLost = false, isAsking = false, heardAt = 0;
 // The command sends something every ten seconds. One that is stopped, or behind a dead line, closes nothing and sends nothing.
 const silenceMilliseconds = 25_000;
 setInterval(() => { if (source && !isLost && Date.now() - heardAt > silenceMilliseconds) { source.close(); lose(); } }, 2_000);
@@ -87,7 +87,6 @@ function follow() {
 }
 
 // A browser has few connections to one address: a page that is not seen leaves its own to others, and says that it is there.
-let rest;
 document.addEventListener("visibilitychange", () => {
   clearInterval(rest);
   if (!document.hidden && !source && !isLost) { isLost = true; follow(); }

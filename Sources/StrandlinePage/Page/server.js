@@ -90,7 +90,8 @@ class Data {
     this.tabs.at(this.tab);
     this.token = params.get("token") ?? "";
     this.showForm();
-    return this.zone ? this.ask() : empty("No zone is in this database");
+    if (!this.zone) return empty("No zone is in this database");
+    this.ask();
   }
 
   to(changes) { return address("data", { database: this.key, zone: this.zone?.zoneName, tab: this.tab, ...changes }); }
