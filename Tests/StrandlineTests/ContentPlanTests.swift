@@ -10,18 +10,7 @@ import Testing
 extension LogLines {
   /// A picture with these contents, which are on this device alone, one in each field.
   fileprivate static func picture(_ name: String, _ contents: UInt8..., in zone: ZoneID = zone) -> Event {
-    var version = Version(type: "Picture", fields: ["title": .string(name)])
-    for number in contents {
-      guard let hash = ContentHash(Array(repeating: number, count: 32)) else { continue }
-      version.fields["photo\(number)"] = .asset(Asset(contentHash: hash, size: 5))
-    }
-    let time = HybridTime(milliseconds: 1_000)
-    version.stamp.births = [Birth(time: time, writer: 5)]
-    let dirty = Dictionary(uniqueKeysWithValues: version.names.map { ($0, LSN.zero) })
-    return .saved(
-      Saved(
-        id: RecordID(name, zone: zone), type: "Picture", births: version.stamp.births, base: .zero, time: time,
-        editCount: 1, tenure: 1, isCreation: true, content: EncodedContent(version, dirty: dirty)))
+    saved(name, in: zone, type: "Picture", contents: contents)
   }
 }
 
@@ -141,6 +130,19 @@ struct `The plan of contents` {
     try driver.facts.append([.zoneChanged(.lost(other, .deleted, words: "gone"))])
     try driver.answer(request, .uploaded(upload))
     try takeRecords(&driver, ["a"])
+  }
+
+  @Test func `what needs a record that waits for its contents waits for that record, in a circle too`() throws {
+    var driver = try asked([
+      Lines.saved("a", needs: "p"), Lines.saved("p", type: "Picture", contents: [1]),
+      Lines.saved("b", needs: "q"), Lines.saved("q", type: "Picture", needs: "b", contents: [2]), Lines.saved("n"),
+    ])
+    try takeRecords(&driver, ["n"])
+    try takeContent(&driver, "photo1", of: "p")
+    try takeContent(&driver, "photo2", of: "q")
+    try takeRecords(&driver, ["b", "p", "q"])
+    try takeRecords(&driver, ["a"])
+    try expectEnd(&driver)
   }
 
   // MARK: The waits end

@@ -22,7 +22,8 @@ extension `The plan of a cycle` {
       case 1 where isKnown: try driver.facts.append([LogLines.deleted(name, base: base)])
       default:
         let target = below(3) == 0 ? names[below(6)] : nil
-        try driver.facts.append([LogLines.saved(name, base: base, needs: target)])
+        let contents: [UInt8] = below(3) == 0 ? [1, 2] : []
+        try driver.facts.append([LogLines.saved(name, base: base, needs: target, contents: contents)])
       }
     }
     return driver

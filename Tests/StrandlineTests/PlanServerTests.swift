@@ -77,7 +77,8 @@ private struct History {
     try driver.facts.append(
       some.map { name in
         LogLines.saved(
-          name, type: ["Note", "Kind", "Kind", "Sort"][below(4)], needs: below(2) == 0 ? Self.names[below(8)] : nil)
+          name, type: ["Note", "Kind", "Kind", "Sort"][below(4)], needs: below(2) == 0 ? Self.names[below(8)] : nil,
+          contents: below(4) == 0 ? [1] : [])
       })
     if count > 1 {
       try driver.facts.append(some.map { .joined(Joined(id: id($0), set: LSN(set))) })

@@ -339,10 +339,16 @@ enum LogLines {
 
   static func dirty(_ zone: ZoneID = zone) -> Event { .zoneChanged(ZoneChanged(zone: zone, change: .dirty)) }
 
+  /// - Parameter contents: contents that are on this device alone, each in a field of its own.
   static func saved(
-    _ name: String, in zone: ZoneID = zone, base: UInt64 = 0, type: String = "Note", needs target: String? = nil
+    _ name: String, in zone: ZoneID = zone, base: UInt64 = 0, type: String = "Note", needs target: String? = nil,
+    contents: [UInt8] = []
   ) -> Event {
     var version = Version(type: type, fields: ["title": .string(name)])
+    for number in contents {
+      guard let hash = ContentHash(Array(repeating: number, count: 32)) else { continue }
+      version.fields["photo\(number)"] = .asset(Asset(contentHash: hash, size: 5))
+    }
     if let target { version.fields["above"] = .reference(Reference(target, action: .validate)) }
     let time = HybridTime(milliseconds: 1_000)
     version.stamp.births = [Birth(time: time, writer: 5)]

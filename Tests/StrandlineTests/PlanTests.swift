@@ -690,7 +690,9 @@ import Testing
       var driver = try PlanDriver(below(2) == 0 ? [] : LogLines.seen(), random: seed)
       let names = (0..<6).map { "n\($0)" }
       for name in names where below(3) > 0 {
-        try driver.facts.append([LogLines.saved(name, needs: below(3) == 0 ? names[below(6)] : nil)])
+        try driver.facts.append([
+          LogLines.saved(name, needs: below(3) == 0 ? names[below(6)] : nil, contents: below(3) == 0 ? [1] : [])
+        ])
       }
       for cycle in 0..<4 {
         driver.begin()

@@ -419,8 +419,8 @@ extension SyncPlan {
       entries.append(entry)
       if entry != nil { there.insert(item.id.key) }
     }
-    var uploads: [Upload] = []
-    var bytes = 0
+    var all: [MadeOperation] = []
+    var waits = false
     for (item, entry) in zip(unit, entries) {
       guard let entry else { continue }
       if let target = try facts.missingTarget(of: item, sentWith: there) {
@@ -429,14 +429,38 @@ extension SyncPlan {
       }
       do {
         guard let made = try cycle.take(item, entry) ?? make(item, entry, sync, facts) else { continue }
-        guard !waitsForContents(made.upload, facts) else { continue }
-        uploads.append(made.upload)
-        bytes += made.bytes
+        guard !waitsForContents(made.upload, facts) else {
+          there.remove(item.id.key)
+          waits = true
+          continue
+        }
+        all.append(made)
       } catch let error as StrandlineError where error.isOfOneRecord {
         batch.unreadable.append((item.id, item.lsn, error))
       }
     }
-    return (uploads, bytes)
+    if waits { all = try leaveOutWhatNeedsOthers(all, sentWith: there, facts) }
+    return (all.map(\.upload), all.reduce(0) { $0 + $1.bytes })
+  }
+
+  /// Leaves out the records that need one which waits for its contents, and what needs those: they wait too.
+  private mutating func leaveOutWhatNeedsOthers(
+    _ made: [MadeOperation], sentWith names: Set<CloudName>, _ facts: some SyncFacts
+  ) throws -> [MadeOperation] {
+    var (left, there) = (made, names)
+    while true {
+      var kept: [MadeOperation] = []
+      for one in left {
+        if let target = try facts.missingTarget(of: one.upload.item, sentWith: there) {
+          queue.wait(one.upload.id, for: .target(target))
+          there.remove(one.upload.id.key)
+        } else {
+          kept.append(one)
+        }
+      }
+      if kept.count == left.count { return kept }
+      left = kept
+    }
   }
 
   /// Whether a request of an earlier process may have created a record, and the zone's feed has not ended since: another device may
