@@ -160,6 +160,10 @@ private struct PublicCall: Sendable {
       continuation.finish()
       _ = try await scene.store.stage(pieces: pieces)
     },
+    PublicCall("RecordStore.contents(of:in:)", damaged: nil) { scene in
+      let staged = try? await scene.store.stage([1])
+      _ = try await scene.store.contents(of: staged?.asset ?? Asset(fileChecksum: "c", size: 1), in: id)
+    },
     PublicCall("RecordStore.backup(at:to:environment:)", closed: nil) {
       try await RecordStore.backup(at: "/store", to: "/copy-\(UUID())", environment: $0.device.environment)
     },
@@ -180,6 +184,9 @@ private struct PublicCall: Sendable {
       try throwFirst($0.store.fetch(Memo.self, where: #Predicate { $0.title == "first" }).unreadable)
     },
     PublicCall("RecordStore.first<>(_:where:sortedBy:)") { _ = try $0.store.first(Memo.self) },
+    PublicCall("RecordStore.exists<>(_:where:)") {
+      _ = try $0.store.exists(Memo.self, where: #Predicate { $0.title == "first" })
+    },
     PublicCall("RecordStore.count<>(_:where:)") {
       _ = try $0.store.count(Memo.self, where: #Predicate { $0.title == "first" })
     },
@@ -205,6 +212,9 @@ private struct PublicCall: Sendable {
       try throwFirst($0.store.view().fetch(Memo.self).unreadable)
     },
     PublicCall("StoreView.first<>(_:where:sortedBy:)") { _ = try $0.store.view().first(Memo.self) },
+    PublicCall("StoreView.exists<>(_:where:)") {
+      _ = try $0.store.view().exists(Memo.self, where: #Predicate { $0.title == "first" })
+    },
     PublicCall("StoreView.count<>(_:where:)") {
       _ = try $0.store.view().count(Memo.self, where: #Predicate { $0.title == "first" })
     },
@@ -296,6 +306,9 @@ private struct PublicCall: Sendable {
     },
     PublicCall("WriteTransaction.first<>(_:where:sortedBy:)") {
       try await $0.store.write { tx in _ = try tx.first(Memo.self) }
+    },
+    PublicCall("WriteTransaction.exists<>(_:where:)") {
+      try await $0.store.write { tx in _ = try tx.exists(Memo.self, where: #Predicate { $0.title == "first" }) }
     },
     PublicCall("WriteTransaction.count<>(_:where:)") {
       try await $0.store.write { tx in _ = try tx.count(Memo.self, where: #Predicate { $0.title == "first" }) }
@@ -389,6 +402,29 @@ private struct PublicCall: Sendable {
     (["AccountStores.close()"], .nothing, { try await closedAccounts().close() }),
     (["CloudDatabase.forgetCredential()"], .nothing, { try unreachable().forgetCredential() }),
     (["CloudDatabase.awaitPush()"], .cloud, { try await unreachable().awaitPush() }),
+    (
+      ["CloudDatabase.upload(_:for:)"], .cloud,
+      {
+        let content = ContentSource(size: 1, path: "/none") { _, _ in [1] }
+        _ = try await unreachable().upload(content, for: ContentPlace(record: id, type: "Memo", field: "photo"))
+      }
+    ),
+    (
+      ["CloudDatabase.download(_:of:into:)"], .cloud,
+      {
+        let place = ContentPlace(record: id, type: "Memo", field: "photo")
+        let asset = Asset(fileChecksum: "c", size: 1)
+        try await unreachable().download(asset, of: place, into: ContentSink(size: 1) { _ in })
+      }
+    ),
+    (
+      ["ContentSource.piece(at:count:)"], .strandline(.damaged),
+      { _ = try ContentSource(size: 1, path: "/none") { _, _ in [] }.piece(at: 0, count: 1) }
+    ),
+    (
+      ["ContentSink.write(_:)"], .strandline(.diskFull),
+      { try ContentSink(size: 1) { _ in throw StrandlineError(.diskFull, "no room") }.write([1]) }
+    ),
     (
       ["LocalServer.run(directory:host:port:allowedHosts:allowedOrigins:faults:)"], .strandline(.invalidValue),
       {

@@ -31,6 +31,11 @@ public struct ContentPlace: Hashable, Sendable {
   }
 }
 
+extension ContentPlace: CustomStringConvertible {
+  /// "field 'photo' of record 'Main/n'".
+  public var description: String { "field '\(field)' of record '\(record)'" }
+}
+
 /// A content that is to be uploaded. It is read in pieces, from any place, any number of times.
 public struct ContentSource: Sendable {
   /// The content's size in bytes.
