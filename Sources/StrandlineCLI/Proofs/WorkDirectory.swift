@@ -151,7 +151,10 @@ final class WorkDirectory: Sendable {
   /// Starts a server on a directory. When this returns, the server accepts requests.
   func startServer(_ directory: String, port: String = "0", _ switches: [String] = []) throws -> Server {
     let (child, errorPath) = try spawn(["serve", "--port", port] + switches + [directory])
-    guard let url = try child.output?.readLine(), url.hasPrefix("http://") else {
+    // The second line is the address of its page: standard error is no terminal here.
+    guard let url = try child.output?.readLine(), url.hasPrefix("http://"),
+      try child.output?.readLine()?.hasPrefix("page ") == true
+    else {
       try finish(child)
       throw Failure(.recoverable, "the server did not start: \(try removeText(errorPath))")
     }
