@@ -1113,8 +1113,10 @@ def server_views(browser, server, sync):
     browser.wait("document.querySelectorAll('.grid-row').length > 3")
     number = browser.script("Number(document.querySelector('.grid-row').firstChild.textContent.replaceAll(',', ''))")
     command(*sync, f"{work}/b", code=None)
-    browser.wait(f"Number(document.querySelector('.grid-row').firstChild.textContent.replaceAll(',', '')) > {number}", what="a request is shown as it comes")
-    browser.script("[...document.querySelectorAll('.grid-row')].find(r => r.textContent.includes('changes/')).click()")
+    # One of this sync's: an older one may have nothing in its answer.
+    row = f"[...document.querySelectorAll('.grid-row')].find(r => r.textContent.includes('changes/database') && Number(r.firstChild.textContent.replaceAll(',', '')) > {number})"
+    browser.wait(f"Boolean({row})", what="a request is shown as it comes")
+    browser.script(f"{row}.click()")
     browser.wait("document.querySelectorAll('.detail pre').length === 2", what="bodies on demand")
     check("SECRET" not in browser.script("document.body.innerText"), "no token is shown")
     is_text(browser, "requests", None)
