@@ -100,6 +100,8 @@ class Browser:
         self.socket = WebSocket(int(port), path)
         self.number = 0
         self.awaited = set()
+        # How many seconds a call may take.
+        self.patience = 120
         self.answers = {}
         self.session = None
         self.errors = []
@@ -159,7 +161,7 @@ class Browser:
     def call(self, method, **params):
         number = self._send(method, params)
         self.awaited.add(number)
-        end = time.monotonic() + 120
+        end = time.monotonic() + self.patience
         while time.monotonic() < end:
             if number in self.answers:
                 message = self.answers.pop(number)
