@@ -311,7 +311,7 @@ private final class SocketCall: Sendable {
     }
   }
 
-  /// Hands on what has come of a content. The body of a refusal stays with its answer, and may be larger than the content.
+  /// Hands on the bytes of a content that have arrived. The body of a refusal stays with its answer, and may be larger than the content.
   private func handOn(_ reader: inout HTTPAnswerReader) throws(Failure) {
     guard let sink = content.sink, reader.response.status == 200 else { return }
     let piece = reader.takeBody()
@@ -326,7 +326,7 @@ private final class SocketCall: Sendable {
     over connection: Channel, into reader: inout HTTPAnswerReader, by deadline: UInt64
   ) throws(Failure) -> Int {
     var sent = 0
-    // What is being sent, and where it begins in the whole request.
+    // The piece that is being sent, and its offset in the whole request.
     var (window, start) = (message, 0)
     while sent < messageBytes, reader.answer == nil {
       if sent == start + window.count { (window, start) = (try piece(at: sent - message.count), sent) }

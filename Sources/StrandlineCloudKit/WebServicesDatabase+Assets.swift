@@ -9,7 +9,7 @@ internal import StrandlineJSON
 internal import StrandlineSystem
 
 extension WebServicesDatabase {
-  /// True.
+  /// True: contents go to the content host, and come from it.
   package var movesContents: Bool { true }
 
   /// Sends a content to the address that the server names for the field of the record. If the content host refuses that address, it asks

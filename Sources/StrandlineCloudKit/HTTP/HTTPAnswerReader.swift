@@ -61,7 +61,7 @@ package struct HTTPAnswerReader: Sendable {
     if reader.isComplete { finish(reader) } else { body = reader }
   }
 
-  /// Takes out what has come of the body since the last call, for a caller that keeps no whole body.
+  /// Removes and returns the bytes of the body that arrived since the last call, for a caller that keeps no whole body.
   package mutating func takeBody() -> [UInt8] {
     var piece: [UInt8] = []
     if let whole = answer?.body {

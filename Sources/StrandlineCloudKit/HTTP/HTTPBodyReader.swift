@@ -61,7 +61,7 @@ package struct HTTPBodyReader: Sendable {
     return bytes.count - rest.count
   }
 
-  /// Takes out what has come since the last call, for a caller that keeps no whole body.
+  /// Removes and returns the bytes that arrived since the last call, for a caller that keeps no whole body.
   package mutating func take() -> [UInt8] {
     defer { body.removeAll(keepingCapacity: true) }
     taken += body.count

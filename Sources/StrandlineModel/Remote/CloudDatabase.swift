@@ -153,7 +153,7 @@ extension CloudDatabase {
     throw CloudError(.unsupported, reason: "this transport has no pushes of its own")
   }
 
-  /// False.
+  /// False: a transport that moves contents says so.
   public var movesContents: Bool { false }
 
   /// Throws `.unsupported`.

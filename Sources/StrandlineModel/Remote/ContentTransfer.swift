@@ -5,11 +5,11 @@ import StrandlineSystem
 
 /// A field of a record that names a content.
 public struct ContentPlace: Hashable, Sendable {
-  /// The record.
+  /// The record that names the content.
   public var record: RecordID
   /// The record's type.
   public var type: String
-  /// The field.
+  /// The field of the record that holds the asset.
   public var field: String
 
   /// Joins the parts.
@@ -49,7 +49,7 @@ public struct ContentSource: Sendable {
   /// - Parameters:
   ///   - size: its bytes.
   ///   - path: the file that has it.
-  ///   - read: returns at most so many bytes from a place on; none at the end.
+  ///   - read: returns at most `count` bytes that begin at `offset`; none at the end.
   public init(size: Int64, path: String, read: @escaping @Sendable (_ offset: Int64, _ count: Int) throws -> [UInt8]) {
     self.size = size
     self.path = path

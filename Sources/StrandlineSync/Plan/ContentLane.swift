@@ -9,7 +9,7 @@ import StrandlineSystem
 
 /// A content that a change names and that the server does not have.
 package struct ContentUpload: Sendable {
-  /// The change.
+  /// The pending change that names the content.
   package var item: UploadItem
   /// The field of the record.
   package var place: ContentPlace

@@ -1,6 +1,6 @@
 // The contents that were fetched from the server: copies, which can be fetched again. They lie beside the store's own contents, each under
 // a name that is made from what the server calls it, and together they take no more than a setting allows: what was used last
-// stays. One that somebody holds is not removed. Layout: Formats/assets.md.
+// stays. A copy that a caller holds is not removed. Layout: Formats/assets.md.
 
 import StrandlineLog
 import StrandlineSystem
@@ -67,8 +67,8 @@ final class FetchedContents: Sendable {
 
   // MARK: Fetching
 
-  /// Waits for the download of a copy, which begins if there is none. It is cancelled when nobody waits for it any more. Who is cancelled
-  /// does not wait for the others.
+  /// Waits for the download of a copy, and begins one if none runs. When the last caller stops waiting, the download is cancelled. A
+  /// caller whose task is cancelled returns at once.
   ///
   /// - Throws: the download's error, to all who wait for it; `CancellationError`.
   func share(_ key: ContentHash, _ download: @escaping @Sendable () async throws -> Void) async throws {
@@ -212,7 +212,7 @@ final class FetchedWriter: Sendable {
     }
   }
 
-  /// Checks what has come, and makes it durable under its name.
+  /// Checks the bytes that were written, and makes them durable under the name of the copy.
   ///
   /// - Throws: `StrandlineError` if it is not the content: its size is always known, its hash if a device of this app has said it.
   func finish(as key: ContentHash, bytesMax: Int64) throws {
