@@ -10,6 +10,14 @@ struct `The house` {
     #expect(findings.isEmpty, "\n\(findings.joined(separator: "\n"))", sourceLocation: location)
   }
 
+  @Test func `has a page in the browser whose script can be read in an hour`() throws {
+    let scripts = try House.files("Sources/StrandlinePage").filter { $0.hasSuffix(".js") }
+    let lines = try scripts.reduce(0) {
+      try $0 + House.text($1).split(separator: "\n", omittingEmptySubsequences: false).count - 1
+    }
+    #expect(scripts.count > 3 && (1_000...2_000).contains(lines), "\(scripts): \(lines) lines")
+  }
+
   @Test func `imports only what the table allows`() throws {
     expectNone(try House.swift().flatMap(Rules.importsOnly))
     let planted = SourceText(

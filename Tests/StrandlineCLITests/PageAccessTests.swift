@@ -192,6 +192,9 @@ struct `Who may ask a page` {
       ("query", ["Note", "--count"], #""lines":["2"]"#),
       ("log-dump", ["--from", "2", "--to", "3"], #""recordName":"a""#), ("index", ["list"], #""lines":[]"#),
       ("compact", ["--dry-run", "--history", "latest"], #""eventsDropped":0"#),
+      ("pending", ["--count"], #""lines":[{"count":2,"waitsFor":null}]"#), ("status", ["--limit", "0"], #""held":[]"#),
+      ("pending", ["--limit", "1", "--after", "2"], #""recordName":"b""#), ("held", ["--count"], #""lines":[]"#),
+      ("held", ["--code", "X", "--limit", "1"], #""lines":[{"cursor":null}]"#),
     ]
     for (verb, words, part) in good {
       let answer = try await page.verb(verb, words)
@@ -202,7 +205,8 @@ struct `Who may ask a page` {
     // No word takes the place of the store, none waits, and none changes anything.
     for (verb, words) in [
       ("get", ["/B", "secret"]), ("types", ["/B"]), ("log-dump", ["--follow"]), ("query", ["Note"]),
-      ("query", ["Note", "--limit", "1001"]), ("pending", []), ("held", ["retry"]), ("held", ["release", "a"]),
+      ("query", ["Note", "--limit", "1001"]), ("pending", []), ("held", []), ("held", ["retry"]),
+      ("held", ["release", "a"]),
       ("zones", ["resume", "Main"]), ("index", ["drop", "Note"]), ("index", []), ("put", ["{}"]), ("delete", ["a"]),
       ("compact", []), ("compact", ["--history", "latest"]), ("compact", ["--dry-run", "--prove"]), ("export", []),
       ("serve", []), ("", []), ("verify", ["--against", "http://127.0.0.1:1"]),

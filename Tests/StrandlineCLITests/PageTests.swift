@@ -32,7 +32,7 @@ struct `A page` {
   @Test func `changes nothing unless it was allowed to`() async throws {
     let (machine, lines) = try await withHeldRecord()
     let page = try await PageServing(["open", "/A"], on: machine, lines)
-    #expect(try await page.verb("held").body.contains(#""recordName":"b""#))
+    #expect(try await page.verb("held", ["--limit", "5"]).body.contains(#""recordName":"b""#))
     let refused = try await page.change("held", ["release", "b"])
     #expect(refused.status == 403 && refused.body.contains("strandline open --allow-changes lets it change something"))
     #expect(await page.end().code == .done)
@@ -54,11 +54,28 @@ struct `A page` {
     try writer.closeBlocking()
     let done = try await page.change("held", ["release", "b"])
     #expect(done.body.contains(#""code":0"#) && done.body.contains("strandline held /A release b"), "\(done.body)")
-    #expect(try await page.verb("held").body.contains(#""lines":[]"#))
+    #expect(try await page.verb("held", ["--count"]).body.contains(#""lines":[]"#))
     #expect(try await page.change("held", ["discard", "b"]).body.contains(#""code":0"#))
     #expect(try await page.verb("pending", ["--limit", "5"]).body.contains(#""lines":[]"#))
     #expect(try await page.change("zones", ["resync-from-here", "Main"]).body.contains(#""code":0"#))
-    _ = await page.end()
+    let said = await page.end().err
+    #expect(said.contains("note: the page has done: strandline held /A release b\n"), "\(said)")
+    #expect(
+      said.contains("note: the page asked, and it was not done: strandline held /A release b; error: cannot open"),
+      "\(said)")
+  }
+
+  @Test func `ends what it has begun, and says so, also for a browser that is gone`() async throws {
+    let (machine, lines) = try await withHeldRecord()
+    let page = try await PageServing(["open", "--allow-changes", "/A"], on: machine, lines)
+    let cookie = try await page.cookie()
+    let fields = [cookie, page.ownOrigin, try await page.changeToken(cookie)]
+    let gone = try page.connect("POST", "/api/run", fields, body: "verb=held&w=release&w=b")
+    gone.close()
+    while try await !page.verb("held", ["--count"]).body.contains(#""lines":[]"#) {}
+    let screen = await page.end()
+    #expect(screen.code == .done && screen.err.contains("note: the page has done: strandline held /A release b\n"))
+    #expect(await machine.run("held", "/A").out == "")
   }
 
   @Test func `tells of new events while an app writes`() async throws {

@@ -86,6 +86,18 @@ struct `The verb pending` {
     #expect(await b.lines("pending", "--limit", "2", "/A").count == 3)
     #expect(await b.lines("pending", "--zone", "Other", "/A").isEmpty)
     #expect(await b.run("pending", "/none").code == .noSuchStore)
+    let counts = await b.run("pending", "--count", "/A")
+    #expect(
+      counts.out == """
+        nothing in the way: 2 records
+        set aside because the server refused it: 1 record
+        refers to what the server does not have: 1 record
+
+        """, "\(counts)")
+    let counted = await b.run("pending", "--count", "--json", "/A").out
+    #expect(counted.hasPrefix(#"{"count":2,"waitsFor":null}"# + "\n"), "\(counted)")
+    #expect(try JSONPage.check(counted, of: "pending") == ["count", "waitsFor"])
+    #expect(await a.run("pending", "--count", "/A").err == "note: nothing is pending\n")
     await server.end()
   }
 
@@ -95,6 +107,67 @@ struct `The verb pending` {
     _ = await machine.run("import", "/A", "-", input: many)
     #expect(await machine.lines("pending", "/A").count == 601)
     #expect(await machine.lines("pending", "--limit", "300", "/A").count == 301)
+    #expect(await machine.run("pending", "--count", "/A").out == "nothing in the way: 600 records\n")
+    #expect(await machine.run("pending", "--count", "--limit", "7", "/A").out == "nothing in the way: 7 records\n")
+    // Page after page they are all of them, each once.
+    let whole = await machine.run("pending", "--json", "/A").out
+    var (paged, after) = ("", "0")
+    for _ in 0..<3 {
+      let page = await machine.run("pending", "--json", "--limit", "250", "--after", after, "/A")
+      paged += page.out
+      after = String(page.out.matches(of: /"lsn":(\d+)/).last?.1 ?? "")
+      #expect(page.err == (paged == whole ? "" : "note: more follow; go on with --after \(after)\n"), "\(page.err)")
+    }
+    #expect(paged == whole)
+  }
+}
+
+@Suite(.timeLimit(.minutes(30)))
+struct `The verb held` {
+  @Test func `counts by code, and lists page by page`() async throws {
+    let server = try await Serving()
+    let (a, b) = (Machine(seed: 1), Machine(seed: 2))
+    _ = await a.run("import", "/A", "-", input: note("a", "1"))
+    #expect(await a.sync(server).code == .done)
+    let refused = (0..<7).map { #"{"recordType":"Note","recordName":"w \#($0)","fields":{"title":7}}"# + "\n" }
+    _ = await b.run("import", "/A", "-", input: refused.joined() + (0..<7).map { note("c\($0)", "2") }.joined())
+    #expect(await b.sync(server).code == .recoverable)
+    await server.end()
+    #expect(await b.run("held", "--count", "/A").out == "BAD_REQUEST: 7 records\n")
+    let counted = await b.run("held", "--count", "--json", "/A").out
+    #expect(counted == #"{"code":"BAD_REQUEST","count":7}"# + "\n")
+    try JSONPage.check(counted, of: "held")
+    let whole = await b.run("held", "--json", "/A").out
+    #expect(whole.split(separator: "\n").count == 7, "without a limit no line follows")
+    var paged = ""
+    var words: [String] = []
+    for _ in 0..<3 {
+      let page = await b.run(["held", "--json", "--code", "BAD_REQUEST", "--limit", "3", "/A"] + words, input: [])
+      try JSONPage.check(page.out, of: "held")
+      var lines = page.out.split(separator: "\n").map(String.init)
+      let end = lines.popLast() ?? ""
+      paged += lines.map { $0 + "\n" }.joined()
+      if lines.count < 3 { #expect(end == #"{"cursor":null}"# && page.err.isEmpty, "\(page)") }
+      let cursor = end.firstMatch(of: /"cursor":"(.+)"/).map { String($0.1) }
+      words = cursor.map { ["--after", $0] } ?? []
+      if let cursor { #expect(page.err == "note: more follow; go on with --after \(cursor)\n") }
+    }
+    #expect(paged == whole, "each is on one page")
+    // A place stays, also when its record is held no more.
+    _ = await b.run("held", "/A", "discard", "w 2")
+    let behind = await b.run("held", "--json", "--after", "upload/Main/w%202", "/A").out
+    #expect(behind.contains("w 3") && behind.split(separator: "\n").count == 4, "\(behind)")
+    #expect(await b.run("held", "--code", "NONE", "/A").out == "")
+    for wrong in ["x", "upload/Main", "upload/Main/w 2", "side/Main/a"] {
+      #expect(await b.run("held", "--after", wrong, "/A").code == .usage, "\(wrong)")
+    }
+    for option in [["--limit", "1"], ["--code", "X"], ["--count"], ["--after", "upload/Main/a"]] {
+      let screen = await b.run(["held", "/A", "retry"] + option, input: [])
+      #expect(screen.code == .usage && screen.err.contains("is for the list"), "\(screen)")
+    }
+    #expect(await b.run("status", "--json", "--limit", "0", "/A").out.contains(#""held":[]"#))
+    let status = await b.run("status", "--limit", "2", "/A").out
+    #expect(status.contains("and 4 others\n") && status.contains("strandline held /A"), "\(status)")
   }
 }
 

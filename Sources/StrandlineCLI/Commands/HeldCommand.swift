@@ -1,6 +1,7 @@
 // `held`: shows what the server refused and is set aside, and ends such holds.
 
 import Strandline
+import StrandlineCloudKit
 import StrandlineHost
 import StrandlineSystem
 
@@ -9,21 +10,32 @@ extension Command {
     "held", "Show what is set aside because the server refused it, and end that.",
     operands: ["STORE", "release|discard|retry", "NAME…"], operandsMin: 1, operandsMax: .some(nil),
     details: [
-      "Without a verb: lists the held records, each with the server's code and words, and when it is tried again.",
+      "Without a verb: lists the held records, each with the server's code and words, and when it is tried again. If more",
+      "follow than --limit allows, standard error says how to go on, and with --json a last line does.",
       "release NAME… has the next sync send these once more; retry does that for every held record.",
       "discard NAME… gives up what is not settled of these: they show the server's version again, and a record that the",
       "server never had is gone. The history keeps what was given up until a compaction.",
     ],
-    options: [.zone, .json],
+    options: [
+      .zone, Option("--code", "CODE", "Only those with this code, such as BAD_REQUEST."),
+      Option("--limit", "N", "At most so many records."),
+      Option("--after", "CURSOR", "Go on where an earlier list ended."),
+      Option("--count", "Print how many there are of each code, and none of them."), .json,
+    ],
     examples: [
       Example("What is held", "strandline held STORE"),
       Example("Send it again with the next sync", "strandline held STORE release n1"),
       Example("Give the change up", "strandline held STORE discard n1"),
+      Example("How many of each code", "strandline held STORE --count"),
+      Example("The first hundred of one code", "strandline held STORE --code BAD_REQUEST --limit 100"),
     ],
     run: { arguments, console in
       let path = arguments.operands[0]
       let zone = try arguments.zone()
-      guard arguments.operands.count > 1 else { return try listHeld(path, zone, arguments.has("--json"), console) }
+      guard arguments.operands.count > 1 else { return try HeldList(arguments).print(console) }
+      let ofList = Set(["--code", "--limit", "--after"]).intersection(arguments.values.keys)
+        .union(arguments.flags.intersection(["--count"]))
+      if let option = ofList.sorted().first { throw UsageError(message: "\(option) is for the list, without a verb") }
       let (verb, names) = (arguments.operands[1], Array(arguments.operands.dropFirst(2)))
       guard ["release", "discard", "retry"].contains(verb) else {
         throw UsageError(message: "held takes release, discard or retry, not '\(printable(verb))'")
@@ -46,17 +58,92 @@ extension Command {
       try outcome.get()
       return .done
     })
+}
 
-  private static func listHeld(
-    _ path: String, _ zone: ZoneID?, _ isJSON: Bool, _ console: Console
-  ) throws -> ExitCode {
-    let held = try readOnly(path, console).status().held.filter { zone == nil || $0.id.zone == zone }
-    if isJSON {
-      for one in held { try console.write(one.json.canonicalBytes + [UInt8(ascii: "\n")]) }
-    } else {
-      for one in held { try console.print(one.line) }
+/// What `held` lists.
+private struct HeldList {
+  private let path: String
+  private let zone: ZoneID?
+  private let code: CloudError.Code?
+  private let limit: Int?
+  private let after: Place?
+  private let counts: Bool
+  private let isJSON: Bool
+
+  init(_ arguments: Arguments) throws(UsageError) {
+    path = arguments.operands[0]
+    zone = try arguments.zone()
+    code = arguments["--code"].map { CloudError.Code(rawValue: $0) }
+    limit = try arguments.number("--limit", in: 1...Int.max)
+    after = try arguments["--after"].map { text throws(UsageError) in
+      guard let place = Place(text: text) else {
+        throw UsageError(
+          message: "'\(text.prefix(80))' after --after is not a cursor; copy it whole, or leave it out")
+      }
+      return place
     }
+    (counts, isJSON) = (arguments.has("--count"), arguments.has("--json"))
+  }
+
+  func print(_ console: Console) throws -> ExitCode {
+    var held = try Command.readOnly(path, console).heldRecords()
+      .filter { (zone == nil || $0.id.zone == zone) && (code == nil || $0.code == code) }
+    if counts {
+      try count(held, console)
+      return .done
+    }
+    // Of one record a change and a version of the server may be held: in this order.
+    held.sort { Place($0) < Place($1) }
+    if let after { held.removeAll { Place($0) <= after } }
+    let page = held.prefix(limit ?? .max)
+    for one in page {
+      if isJSON { try write(one.json, console) } else { try console.print(one.line) }
+    }
+    let next = page.count < held.count ? page.last.map { Place($0).text } : nil
+    if let next { console.say("note: more follow; go on with --after \(ShellWord.quote(next))") }
+    if isJSON, limit != nil { try write(.object(["cursor": next.map { .string($0) } ?? .null]), console) }
     return .done
+  }
+
+  private func count(_ held: [HeldRecord], _ console: Console) throws {
+    let codes = Dictionary(grouping: held, by: \.code).map { (code: $0.rawValue, count: $1.count) }
+    for (code, count) in codes.sorted(by: { ($1.count, $0.code) < ($0.count, $1.code) }) {
+      if isJSON {
+        try write(.object(["code": .string(code), "count": .integer(Int64(count))]), console)
+      } else {
+        try console.print("\(printable(code)): \(Words.plural(count, "record"))")
+      }
+    }
+  }
+
+  private func write(_ value: JSONValue, _ console: Console) throws {
+    try console.write(value.canonicalBytes + [UInt8(ascii: "\n")])
+  }
+
+  /// A place in the list. It holds nothing of what is listed, so it stays valid whatever is held or released meanwhile.
+  private struct Place: Comparable {
+    var id: RecordID
+    var isDownload: Bool
+
+    init(_ held: HeldRecord) { (id, isDownload) = (held.id, held.isDownload) }
+
+    /// Nil if it is not as `text` writes it.
+    init?(text: String) {
+      let parts = text.split(separator: "/", omittingEmptySubsequences: false)
+      guard parts.count == 3, let zone = PercentEncoding.decode(parts[1]), let name = PercentEncoding.decode(parts[2])
+      else { return nil }
+      (id, isDownload) = (RecordID(name, zone: ZoneID(zone)), parts[0] == "download")
+      guard self.text == text else { return nil }
+    }
+
+    var text: String {
+      let names = [id.zone.name, id.name].map { PercentEncoding.encode($0) }
+      return ([isDownload ? "download" : "upload"] + names).joined(separator: "/")
+    }
+
+    static func < (left: Self, right: Self) -> Bool {
+      left.id == right.id ? !left.isDownload && right.isDownload : left.id < right.id
+    }
   }
 }
 

@@ -13,6 +13,7 @@ extension Command {
       "Serves a page on 127.0.0.1, prints its address, and opens it in a browser if there is one and a terminal. The page",
       "shows records, the story of each of them, unsent changes with their obstacles, and the log, while an app writes",
       "the store. Ends at Ctrl-C (exit code 0), and when the page has been closed for a minute.",
+      "A change that the page has begun goes on to its end, also when the page is closed; standard error says what came of it.",
       "The address holds a token: whoever on this machine has it can read the store until this command ends.",
     ],
     options: [
@@ -46,7 +47,8 @@ private struct OpenPage: Sendable {
 
   init(_ arguments: Arguments, _ console: Console) throws {
     page = StorePage(
-      arguments.operands[0], allowsChanges: arguments.has("--allow-changes"), console.environment)
+      arguments.operands[0], allowsChanges: arguments.has("--allow-changes"), console.environment,
+      tell: { console.say($0) })
     port = try arguments.number("--port", in: UInt16.min...UInt16.max) ?? 0
     showsBrowser = !arguments.has("--no-browser") && console.isErrorTerminal
     self.console = console

@@ -15,37 +15,95 @@ extension Command {
     options: [
       Option("--zone", "ZONE", "Only records of this zone."),
       Option("--limit", "N", "At most so many records."),
+      Option("--after", "LSN", "Go on behind the last line of an earlier list, which has this LSN."),
+      Option("--count", "Print how many wait for what, and none of them; looks at each of them."),
       .json,
     ],
     examples: [
       Example("What is not at the server yet", "strandline pending STORE"),
-      Example("How many are held", "strandline pending --json STORE | grep -c '\"waitsFor\":\"held\"'"),
+      Example("How many wait for what", "strandline pending STORE --count"),
     ],
     run: { arguments, console in
-      let path = arguments.operands[0]
-      let zone = try arguments.zone()
-      let limit = try arguments.number("--limit", in: 1...Int.max) ?? .max
-      let isJSON = arguments.has("--json")
-      let store = try readOnly(path, console)
-      let wall = console.environment.clock.wallMilliseconds()
-      var count = 0
-      var next: LSN? = LSN(rawValue: 0)
-      while let after = next, count < limit {
-        let page = try store.pendingChanges(after: after, limit: 256)
-        next = page.next
-        for change in page.changes where (zone == nil || change.id.zone == zone) && count < limit {
-          if isJSON {
-            try console.write(change.json(wall: wall).canonicalBytes + [UInt8(ascii: "\n")])
-          } else {
-            if count == 0 { try console.print(PendingChange.header) }
-            try console.print(change.line(wall: wall))
-          }
-          count += 1
-        }
-      }
-      if count == 0, !isJSON { console.say("note: nothing is pending") }
-      return .done
+      let list = try PendingList(arguments, console)
+      return arguments.has("--count") ? try list.count() : try list.print()
     })
+}
+
+/// What `pending` lists.
+private struct PendingList {
+  private let store: RecordStore
+  private let zone: ZoneID?
+  private let limit: Int
+  private let first: LSN
+  private let isJSON: Bool
+  private let console: Console
+
+  init(_ arguments: Arguments, _ console: Console) throws {
+    zone = try arguments.zone()
+    limit = try arguments.number("--limit", in: 1...Int.max) ?? .max
+    first = LSN(rawValue: try arguments.number("--after", in: 0...UInt64(Int64.max)) ?? 0)
+    isJSON = arguments.has("--json")
+    self.console = console
+    store = try Command.readOnly(arguments.operands[0], console)
+  }
+
+  /// Reads page by page, until `body` wants no more.
+  private func each(_ length: Int, _ body: (PendingChange) throws -> Bool) throws {
+    var next: LSN? = first
+    while let after = next {
+      let page = try store.pendingChanges(after: after, limit: length)
+      next = page.next
+      for change in page.changes where zone == nil || change.id.zone == zone {
+        guard try body(change) else { return }
+      }
+    }
+  }
+
+  func print() throws -> ExitCode {
+    let wall = console.environment.clock.wallMilliseconds()
+    var count = 0
+    var last = first
+    try each(min(limit, 256)) { change in
+      guard count < limit else {
+        console.say("note: more follow; go on with --after \(last)")
+        return false
+      }
+      if isJSON {
+        try console.write(change.json(wall: wall).canonicalBytes + [UInt8(ascii: "\n")])
+      } else {
+        if count == 0 { try console.print(PendingChange.header) }
+        try console.print(change.line(wall: wall))
+      }
+      (count, last) = (count + 1, change.lsn)
+      return true
+    }
+    if count == 0, !isJSON { console.say("note: nothing is pending") }
+    return .done
+  }
+
+  /// What is counted is looked up for each record, as it is for the list.
+  func count() throws -> ExitCode {
+    var counts: [PendingChange.Obstacle.Kind?: Int] = [:]
+    var left = limit
+    try each(4_096) { change in
+      guard left > 0 else { return false }
+      left -= 1
+      counts[change.obstacle?.kind, default: 0] += 1
+      return true
+    }
+    for kind in [nil] + PendingChange.Obstacle.Kind.allCases {
+      guard let count = counts[kind] else { continue }
+      if isJSON {
+        let waitsFor: JSONValue = kind.map { .string($0.rawValue) } ?? .null
+        let line = JSONValue.object(["waitsFor": waitsFor, "count": .integer(Int64(count))])
+        try console.write(line.canonicalBytes + [UInt8(ascii: "\n")])
+      } else {
+        try console.print("\(kind?.words ?? "nothing in the way"): \(Words.plural(count, "record"))")
+      }
+    }
+    if counts.isEmpty, !isJSON { console.say("note: nothing is pending") }
+    return .done
+  }
 }
 
 extension PendingChange {
@@ -72,31 +130,47 @@ extension PendingChange {
       "ageMilliseconds": age(wall).map { .integer($0) } ?? .null,
       "changeTag": changeTag.map { .string($0) } ?? .null, "mayHaveArrived": .bool(mayHaveArrived),
     ]
+    members["waitsFor"] = (obstacle?.kind).map { .string($0.rawValue) } ?? .null
     switch obstacle {
     case .held(let held):
-      members["waitsFor"] = .string("held")
       members["code"] = .string(held.code.rawValue)
       members["retryMilliseconds"] = held.retryMilliseconds.map { .integer($0) } ?? .null
-    case .target(let target):
-      members["waitsFor"] = .string("target")
-      members["target"] = .string(target.name)
-    case .referrer(let referrer):
-      members["waitsFor"] = .string("referrer")
-      members["target"] = .string(referrer.name)
-    case .together(let other):
-      members["waitsFor"] = .string("together")
-      members["target"] = .string(other.name)
-    case .zoneLost, .zoneLeftOut: members["waitsFor"] = .string("zone")
-    case .halted(let halt):
-      members["waitsFor"] = .string("halted")
-      members["code"] = .string(halt.code.rawValue)
-    case nil: members["waitsFor"] = .null
+    case .target(let other), .referrer(let other), .together(let other): members["target"] = .string(other.name)
+    case .halted(let halt): members["code"] = .string(halt.code.rawValue)
+    case .zoneLost, .zoneLeftOut, nil: break
     }
     return .object(members)
   }
 }
 
 extension PendingChange.Obstacle {
+  /// What is waited for, under the names of `waitsFor`.
+  fileprivate enum Kind: String, CaseIterable {
+    case held, target, referrer, together, zone, halted
+
+    var words: String {
+      switch self {
+      case .held: "set aside because the server refused it"
+      case .target: "refers to what the server does not have"
+      case .referrer: "waits for what refers to it"
+      case .together: "was written together with what cannot be sent"
+      case .zone: "its zone is not synced"
+      case .halted: "the server refuses all like it"
+      }
+    }
+  }
+
+  fileprivate var kind: Kind {
+    switch self {
+    case .held: .held
+    case .target: .target
+    case .referrer: .referrer
+    case .together: .together
+    case .zoneLost, .zoneLeftOut: .zone
+    case .halted: .halted
+    }
+  }
+
   /// What is in the way, in words for a person.
   var words: String {
     switch self {

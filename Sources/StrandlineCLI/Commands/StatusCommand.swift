@@ -12,25 +12,28 @@ extension Command {
       "Unsent are the records with changes that the server has not yet accepted or refused; with --json they are \"unsettled\".",
       "Damage is named where this command has met it; `verify` reads every byte.",
     ],
-    options: [.json],
+    options: [Option("--limit", "N", "At most so many of the held records; `held` lists all of them."), .json],
     examples: [
       Example("As text", "strandline status STORE"),
       Example("Check that everything is uploaded", "strandline status --json STORE | grep '\"unsettled\":0'"),
     ],
     run: { arguments, console in
       let path = arguments.operands[0]
-      let status = try readOnly(path, console).status()
+      var status = try readOnly(path, console).status()
+      let limit = try arguments.number("--limit", in: 0...Int.max) ?? .max
+      let left = max(0, status.held.count - limit)
+      status.held.removeLast(left)
       let quarantine = try QuarantinedFile.all(at: path, console.fileSystem)
       if arguments.has("--json") {
         try console.write(status.json(quarantine).canonicalBytes + [UInt8(ascii: "\n")])
       } else {
-        for line in text(status, path) { try console.print(line) }
+        for line in text(status, path, more: left) { try console.print(line) }
         for line in quarantine.map({ $0.line(in: path) }) { try console.print(line) }
       }
       return .done
     })
 
-  private static func text(_ status: StoreStatus, _ path: String) -> [String] {
+  private static func text(_ status: StoreStatus, _ path: String, more: Int) -> [String] {
     var rows: [(String, String)] = [
       ("records", Words.count(status.records)),
       ("deleted names", Words.count(status.deleted)),
@@ -50,7 +53,8 @@ extension Command {
     }
     for zone in status.zones { rows.append(("zone \(printable(zone.id.description))", zone.words)) }
     for held in status.held { rows.append(("held", held.line)) }
-    if !status.held.isEmpty { rows.append(("try", "strandline held \(ShellWord.quote(path))")) }
+    if more > 0 { rows.append(("held", "and \(Words.plural(more, status.held.isEmpty ? "record" : "other"))")) }
+    if more > 0 || !status.held.isEmpty { rows.append(("try", "strandline held \(ShellWord.quote(path))")) }
     if let inbox = status.inbox { rows += lines(inbox) }
     for damage in status.damage {
       let place = "\(printable(damage.file)):\(damage.offset)"

@@ -22,9 +22,10 @@ struct PageVerb: Sendable {
 
   /// The verbs that read a store.
   static let reading: [PageVerb] = [
-    PageVerb(name: "status"), PageVerb(name: "types", options: ["--zone", "--fields"]), PageVerb(name: "zones"),
-    PageVerb(name: "held", options: ["--zone"]),
-    PageVerb(name: "pending", options: ["--zone", "--limit"], isLimited: true),
+    PageVerb(name: "status", options: ["--limit"]), PageVerb(name: "types", options: ["--zone", "--fields"]),
+    PageVerb(name: "zones"),
+    PageVerb(name: "held", options: ["--zone", "--code", "--limit", "--after", "--count"], isLimited: true),
+    PageVerb(name: "pending", options: ["--zone", "--limit", "--after", "--count"], isLimited: true),
     PageVerb(name: "index", operands: 1...1, forms: ["list"]),
     PageVerb(name: "get", options: ["--zone", "--stamps"], operands: 1...1),
     PageVerb(name: "why", options: ["--zone"], operands: 1...1),
@@ -91,7 +92,11 @@ struct PageVerbs: Sendable {
   var operand: String { path.hasPrefix("-") ? "./" + path : path }
 
   /// The answer of the verb that `query` names, with its words.
-  func run(_ query: PageQuery, among verbs: [PageVerb]) -> HTTPResponse {
+  ///
+  /// A verb that has begun goes on to its end, also if the browser that asked is gone by then. The server stops only after it.
+  ///
+  /// - Parameter tell: takes a line on what came of it.
+  func run(_ query: PageQuery, among verbs: [PageVerb], tell: (String) -> Void = { _ in }) -> HTTPResponse {
     let name = query["verb"] ?? ""
     let words = query.all("w")
     guard let verb = verbs.first(where: { $0.name == name }), let command = Command.named(name) else {
@@ -106,11 +111,13 @@ struct PageVerbs: Sendable {
         return PageService.refusal(503, "too many questions are being answered; try again when one of them is done")
       }
       defer { questions.end() }
-      return answer(command, arguments, words)
+      return answer(command, arguments, words, tell)
     } catch { return PageService.refusal(400, error.message) }
   }
 
-  private func answer(_ command: Command, _ arguments: Arguments, _ words: [String]) -> HTTPResponse {
+  private func answer(
+    _ command: Command, _ arguments: Arguments, _ words: [String], _ tell: (String) -> Void
+  ) -> HTTPResponse {
     let output = Capture(bytesMax: Self.outputBytesMax)
     let notes = Capture(bytesMax: 1 << 20)
     let console = Console(
@@ -119,7 +126,7 @@ struct PageVerbs: Sendable {
     let ended = Handover<ExitCode>(ahead: 1)
     Task.detached { [path] in _ = ended.give(await Tool.run(command, arguments, store: path, console)) }
     let code = ended.take() ?? .ourBug
-    let isText = arguments.has("--explain") || arguments.has("--count")
+    let isText = arguments.has("--explain") || (arguments.has("--count") && command.name == Command.query.name)
     let lines = output.lines.map { isText ? JSONValue.string(String(decoding: $0, as: UTF8.self)) : .raw($0) }
     let line = (["strandline", command.name, ShellWord.quote(operand)] + words.map(ShellWord.quote)).joined(
       separator: " ")
@@ -128,6 +135,11 @@ struct PageVerbs: Sendable {
       output.isCut
       ? ["error: the answer is larger than a page can show", "try: the same command in a terminal"]
       : notes.lines.map { String(decoding: $0, as: UTF8.self) }
+    let failure = said.first { $0.hasPrefix("error: ") }
+    tell(
+      code == .done
+        ? "note: the page has done: \(printable(line))"
+        : "note: the page asked, and it was not done: \(printable(line)); \(failure ?? "exit code \(code.rawValue)")")
     return PageService.json(
       .object([
         "code": .integer(Int64(code.rawValue)), "command": .string(line), "isCut": .bool(output.isCut),

@@ -11,16 +11,22 @@ struct StorePage: PageSource {
   let verbs: PageVerbs
   private let reader: SharedReader
   private let allowsChanges: Bool
+  /// Takes a line on each change that a page has asked for: whoever asked may be gone before the answer.
+  private let tell: @Sendable (String) -> Void
 
   /// How often the store is looked at while a page is open. A writer publishes at once what is durable.
   private static let pollMilliseconds: Int64 = 100
   /// After so many looks without news something is sent all the same.
   private static let quietLooks = 100
 
-  init(_ path: String, allowsChanges: Bool, _ environment: SystemEnvironment) {
+  init(
+    _ path: String, allowsChanges: Bool, _ environment: SystemEnvironment,
+    tell: @escaping @Sendable (String) -> Void = { _ in }
+  ) {
     reader = SharedReader(path, environment)
     verbs = PageVerbs(path: path, environment: environment, reader: reader)
     self.allowsChanges = allowsChanges
+    self.tell = tell
   }
 
   /// Opens the store, so that a wrong path is said before a page is.
@@ -45,7 +51,7 @@ struct StorePage: PageSource {
   func look(_ name: String, _ query: PageQuery, _ body: [UInt8]) -> HTTPResponse? { nil }
 
   func change(_ name: String, _ query: PageQuery) -> HTTPResponse? {
-    name == "run" ? verbs.run(query, among: PageVerb.changing) : nil
+    name == "run" ? verbs.run(query, among: PageVerb.changing, tell: tell) : nil
   }
 
   private func said(_ body: () throws -> JSONValue) -> HTTPResponse {

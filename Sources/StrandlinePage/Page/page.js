@@ -58,9 +58,7 @@ function nav() {
 
 // What happens
 
-function say(kind, short, long) {
-  show(live, el("span", { class: "dot " + kind, "aria-hidden": "true" }), el("span", {}, short, long && el("span", { class: "long" }, long)));
-}
+function say(kind, short, long) { show(live, el("span", { class: "dot " + kind, "aria-hidden": "true" }), el("span", {}, short, long && el("span", { class: "long" }, long))); }
 
 let source, rest, isLost = false, isAsking = false, heardAt = 0;
 // The command sends something every ten seconds. One that is stopped, or behind a dead line, closes nothing and sends nothing.

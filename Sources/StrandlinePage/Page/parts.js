@@ -25,10 +25,7 @@ export function put(node, ...children) {
 }
 
 /** Shows only these. */
-export function show(node, ...children) {
-  node.replaceChildren();
-  return put(node, ...children);
-}
+export function show(node, ...children) { node.replaceChildren(); return put(node, ...children); }
 
 export function button(text, listener, props) { return el("button", { type: "button", ...props, on: { click: listener } }, text); }
 
@@ -59,10 +56,7 @@ export function text(string, keepsLines) {
   const bdi = el("bdi", { dir: "ltr" });
   let plain = "";
   for (const character of String(string)) {
-    if (!hidden.test(character) || (keepsLines && (character === "\n" || character === "\t"))) {
-      plain += character;
-      continue;
-    }
+    if (!hidden.test(character) || (keepsLines && (character === "\n" || character === "\t"))) { plain += character; continue; }
     if (plain) bdi.append(plain);
     plain = "";
     bdi.append(el("span", { class: "ctl" }, "\\u{" + character.codePointAt(0).toString(16) + "}"));
@@ -72,9 +66,7 @@ export function text(string, keepsLines) {
 }
 
 /** The same for a place that takes no nodes: a title, a label. */
-export function words(string) {
-  return Array.from(String(string), (c) => hidden.test(c) ? "\\u{" + c.codePointAt(0).toString(16) + "}" : c).join("");
-}
+export function words(string) { return Array.from(String(string), (c) => hidden.test(c) ? "\\u{" + c.codePointAt(0).toString(16) + "}" : c).join(""); }
 
 // Numbers, as the command writes them
 
@@ -196,9 +188,7 @@ export async function change(verb, args) { return checked(await post("run", { ve
 function checked(answer) {
   const said = (kind) => answer.notes.filter((note) => note.startsWith(kind)).map((note) => note.slice(kind.length));
   const errors = said("error: "), { command, isCut } = answer;
-  if (errors.length && (!answer.lines.length || isCut)) {
-    throw refused(errors[0], answer.code, { remedy: said("try: ")[0], command, isCut });
-  }
+  if (errors.length && (!answer.lines.length || isCut)) throw refused(errors[0], answer.code, { remedy: said("try: ")[0], command, isCut });
   return { ...answer, errors };
 }
 
@@ -307,10 +297,7 @@ export function toast(message) {
 }
 
 export async function copy(string) {
-  try {
-    await navigator.clipboard.writeText(string);
-    toast("Copied");
-  } catch { toast("The browser did not let the page copy; select the text instead"); }
+  try { await navigator.clipboard.writeText(string).then(() => toast("Copied")); } catch { toast("The browser did not let the page copy; select the text instead"); }
 }
 
 /** A line of the command that says the same. */
@@ -369,13 +356,7 @@ export const noRows = { length: 0, at: () => undefined, near: () => {} };
  */
 export class Grid {
   constructor(label, { open, sort, at }) {
-    this.open = open;
-    this.sort = sort;
-    this.columns = [];
-    this.rows = noRows;
-    this.current = -1;
-    this.first = this.last = 0;
-    this.isAt = at ?? (() => false);
+    Object.assign(this, { open, sort, isAt: at ?? (() => false), columns: [], rows: noRows, current: -1, first: 0, last: 0 });
     this.head = el("div", { class: "grid-head", role: "row", "aria-rowindex": 1 });
     this.body = el("div", { class: "grid-body", role: "rowgroup" });
     this.node = el("div", { class: "grid", role: "grid", tabindex: 0, "aria-label": label, on: { scroll: () => this.frame(), keydown: (event) => this.key(event) } },

@@ -136,14 +136,9 @@ class Records {
   heard(name) { if (name === "moment") this.again(); }
   escape() { if (this.params.get("name")) this.closeRecord(); }
 
-  closeRecord() {
-    this.with({});
-    this.grid.node.focus();
-  }
+  closeRecord() { this.with({}); this.grid.node.focus(); }
 
-  with(changes) {
-    go("records", { type: this.params.get("type"), zone: this.params.get("zone"), sort: this.params.get("sort"), where: this.params.getAll("where"), ...changes });
-  }
+  with(changes) { go("records", { type: this.params.get("type"), zone: this.params.get("zone"), sort: this.params.get("sort"), where: this.params.getAll("where"), ...changes }); }
 
   update(params) {
     this.params = params;
@@ -472,14 +467,18 @@ class RecordDetail {
 
 // Sync
 
-// After so long without an event of a request no sync is taken to run.
-const quietMilliseconds = 15_000;
+// After so long without an event of a request no sync is taken to run. So many held records are on a page.
+const quietMilliseconds = 15_000, heldLength = 100;
+const obstacles = { held: "set aside", target: "waits for its target", referrer: "waits for what refers to it", together: "waits for its companion",
+  zone: "its zone is not synced", halted: "the server refuses all like it", null: "is sent with the next sync" };
 const requestKinds = "sent,settled,refused,held,pace,tokenAdvanced,conflicted,blocked,zoneChanged";
 
 class Sync {
   constructor(node, badge) {
     this.badge = badge;
     put(node, this.board = el("div", { class: "board" }));
+    // What was counted, and the cursors of the pages of held records before the one in sight, by their code.
+    [this.counts, this.places] = [el("div", {}), new Map()];
     this.again = calmly(500, () => this.read(true));
     this.clock = setInterval(() => this.tick(), 1_000);
     this.read();
@@ -496,18 +495,26 @@ class Sync {
   }
 
   async nodes() {
-    const [status, pending, held] = await Promise.all([run("status"), run("pending", ["--limit", "500"]), run("held")]);
-    const [state] = status.lines;
-    this.badge("sync", state.held.length || "", true);
+    const [status, pending, causes] = await Promise.all([run("status", ["--limit", "0"]), run("pending", ["--limit", "500"]), run("held", ["--count"])]);
+    const [state] = status.lines, pages = await Promise.all(causes.lines.map(({ code }) => this.heldPage(code)));
+    this.heldCount = causes.lines.reduce((sum, one) => sum + one.count, 0);
+    this.badge("sync", this.heldCount || "", true);
     const events = await this.events(state.durableLSN);
     this.hear(events, state);
-    return [this.state(state), this.zones(state.zones), this.held(held.lines), this.pending(pending.lines, state.unsettled), this.requests(events)];
+    return [this.state(state), this.zones(state.zones), this.held(causes.lines, pages), this.pending(pending.lines, state.unsettled), this.requests(events)];
+  }
+
+  /** A page of the held records of a code. Those behind a place may be gone by now. */
+  async heldPage(code) {
+    const places = this.places.get(code) ?? [];
+    const { lines } = await run("held", ["--code", code, "--limit", String(heldLength), ...places.slice(-1).flatMap((cursor) => ["--after", cursor])]), end = lines.pop();
+    if (lines.length || !places.length) return { lines, places, cursor: end?.cursor };
+    this.places.delete(code);
+    return this.heldPage(code);
   }
 
   /** The newest events that tell of requests, of the last ten thousand of the log. */
-  async events(newest) {
-    return (await run("log-dump", ["--from", String(Math.max(1, newest - 10_000)), "--kind", requestKinds])).lines;
-  }
+  async events(newest) { return (await run("log-dump", ["--from", String(Math.max(1, newest - 10_000)), "--kind", requestKinds])).lines; }
 
   /** Notes what the log has of requests since this view was opened, or since the sync began that it tells of now. */
   hear(events, state) {
@@ -539,15 +546,14 @@ class Sync {
   state(state) {
     const fact = (name, value, small) => el("div", {}, el("dt", {}, name), el("dd", { class: small && "small" }, value));
     const phase = state.damage.length ? el("span", { class: "bad" },
-      "damaged") : state.account === null ? "never synced" : state.unsettled === 0 ? el("span", { class: "good" },
-      "everything is at the server") : state.waitMilliseconds ? el("span", { class: "warn" }, "waits") : "has changes to send";
+      "damaged") : state.account && state.unsettled === 0 ? el("span", { class: "good" },
+      "everything is at the server") : state.waitMilliseconds ? el("span", { class: "warn" }, "waits") : state.account ? "has changes to send" : "never synced";
     this.waitEnd = state.waitMilliseconds ? Date.now() + state.waitMilliseconds : undefined;
     this.wait = el("span", {});
     this.now = el("div", { class: "note", role: "status" });
     const whole = card("State", "State", true, this.now, el("dl", { class: "facts" }, fact("phase", phase, true), fact("unsettled", count(state.unsettled)),
         fact("oldest of them", state.oldestUnsettledMilliseconds === null ? "–" : duration(state.oldestUnsettledMilliseconds)),
-        fact("held", el("span", { class: state.held.length && "bad" }, count(state.held.length))), fact("records",
-          count(state.records)), fact("deleted names", count(state.deleted)),
+        fact("held", el("span", { class: this.heldCount && "bad" }, count(this.heldCount))), fact("records", count(state.records)), fact("deleted names", count(state.deleted)),
         fact("newest event", count(state.durableLSN)), fact("all settled to", count(state.checkpoint)), fact("blocked", count(state.openBlocks)),
         fact("account", state.account ? [text(state.account.container),
             el("span", { class: "kind" }, " ", text(state.account.environment), ", ", state.account.scopes.join(" and "))] : "none",
@@ -560,6 +566,8 @@ class Sync {
 
   tick() {
     if (this.waitEnd && this.wait) show(this.wait, duration(Math.max(0, this.waitEnd - Date.now())));
+    // No event tells that a wait is over.
+    if (this.waitEnd < Date.now()) { this.waitEnd = undefined; this.again(); }
     if (!this.now || !this.news) return;
     const nodes = this.progress();
     // Said once where a screen is read.
@@ -580,8 +588,7 @@ class Sync {
   }
 
   acts(verbs, act) {
-    const refusal = session.changeRefusal;
-    return el("td", { class: "acts" }, refusal ? null : verbs.filter(Boolean).map((verb) => button(verb[0], () => act(verb), { class: verb[2] })));
+    return el("td", { class: "acts" }, session.changeRefusal ? null : verbs.filter(Boolean).map((verb) => button(verb[0], () => act(verb), { class: verb[2] })));
   }
 
   changeZone(zone, title, verb) {
@@ -594,47 +601,60 @@ class Sync {
   }
 
   async doIt(title, sentences, action, isDanger, verb, args) {
-    if (!await confirm(title, sentences, action, isDanger)) return;
-    await change(verb, args).then(() => toast("Done. The next sync takes it up."), (error) => toast(error.message + (error.remedy ? ". Try: " + error.remedy : "")));
+    const end = "Once begun it goes on to its end, also if this page is closed; the terminal of the command says what came of it.";
+    if (!await confirm(title, [...sentences, end], action, isDanger)) return;
+    await change(verb, args).then(() => toast("Done. The next sync takes it up."), (error) => toast(error.message + (error.remedy ? ". Try: " + error.remedy : "")
+      + (error.status ? "" : " Whether it was done is shown here when the command is back, and in its terminal.")));
     this.read(true);
   }
 
-  held(held) {
-    if (!held.length) return card("Held", "Held", false, hint("Nothing is set aside."));
-    const groups = Map.groupBy(held, (one) => one.code + " · " + one.direction);
-    const retry = session.changeRefusal ? null : button("Retry all",
-      () => this.doIt("Retry all that is held?", [`The next sync sends ${plural(held.length, "held record")} once more.`], "Retry all", false, "held", ["retry"]));
-    return card("Held", "Held", false, retry && el("div", { class: "row" }, retry),
-      [...groups].map(([code, list]) => el("details", { "data-key": "held" + code, open: groups.size < 4 },
-        el("summary", {}, el("span", { class: "tag bad" }, text(code)), " ", plural(list.length, "record")),
-      el("div", { class: "list" }, plainTable("Held: " + words(code), ["record", "the server's words", "next", ""], list.slice(0, 100).map((one) => [
-        this.record(one), [text(one.reason),
-          el("div", { class: "kind" }, "tried ", plural(one.attempts, "time"), one.requestUUID && [", request ", text(one.requestUUID)])],
-        one.retryMilliseconds === null ? "waits for a person" : "in " + duration(one.retryMilliseconds),
-        this.acts(one.direction === "upload" ? [["Release", "release"], ["Discard", "discard", "danger"]] : [],
-          ([title, verb]) => this.doIt(`${title} ${words(one.recordName)}?`,
-          [verb === "release" ? "The next sync sends the change of this 1 record once more." : "The change of this 1 record that the server has not accepted is given up. It shows the server's version again; a record that the server never had is gone."], title, verb === "discard", "held",
-          named([verb, one.recordName], ["--zone", one.zoneName]))),
-      ]))))));
+  held(causes, pages) {
+    if (!causes.length) return card("Held", "Held", false, hint("Nothing is set aside."));
+    const retry = session.changeRefusal ? null : button("Retry all", () => this.doIt("Retry all that is held?",
+      [`The next sync sends ${plural(this.heldCount, "held record")} once more.`], "Retry all", false, "held", ["retry"]));
+    return card("Held", "Held", false, retry && el("div", { class: "row" }, retry), causes.map(({ code, count: number }, at) => {
+      const { lines, places, cursor } = pages[at], page = places.length + 1;
+      const turn = (title, to) => button(title, () => { this.places.set(code, to); this.read(true); }, { "aria-label": `${title} page of ${words(code)}` });
+      return el("details", { "data-key": "held" + page + code, open: causes.length < 4 || this.places.has(code) },
+        el("summary", {}, el("span", { class: "tag bad" }, text(code)), " ", plural(number, "record")),
+        (page > 1 || cursor) && el("div", { class: "row" }, dim(`page ${count(page)} of ${count(Math.max(page, Math.ceil(number / heldLength)))}`),
+          page > 1 && turn("Previous", places.slice(0, -1)), cursor && turn("Next", [...places, cursor])),
+        el("div", { class: "list" }, plainTable("Held: " + words(code), ["record", "the server's words", "next", ""], lines.map((one) => [
+          this.record(one), [text(one.reason),
+            el("div", { class: "kind" }, "tried ", plural(one.attempts, "time"), one.requestUUID && [", request ", text(one.requestUUID)])],
+          one.retryMilliseconds === null ? "waits for a person" : "in " + duration(one.retryMilliseconds),
+          this.acts(one.direction === "upload" ? [["Release", "release"], ["Discard", "discard", "danger"]] : [],
+            ([title, verb]) => this.doIt(`${title} ${words(one.recordName)}?`,
+            [verb === "release" ? "The next sync sends the change of this 1 record once more." : "The change of this 1 record that the server has not accepted is given up. It shows the server's version again; a record that the server never had is gone."], title, verb === "discard", "held",
+            named([verb, one.recordName], ["--zone", one.zoneName]))),
+        ]))));
+    }));
   }
 
   record(one) { return link(address("records", { in: one.zoneName, name: one.recordName }), text(one.recordName)); }
 
   pending(pending, total) {
     if (!pending.length) return card("Pending", "Pending", false, hint("Nothing is owed to the server."));
-    const names = { held: "set aside", target: "waits for its target", referrer: "waits for what refers to it",
-      together: "waits for its companion", zone: "its zone is not synced", halted: "the server refuses all like it",
-      null: "is sent with the next sync" };
-    const groups = Map.groupBy(pending, (one) => String(one.waitsFor));
-    return card("Pending", "Pending", false, total > pending.length && hint(`The oldest ${count(pending.length)} of ${count(total)}.`),
+    const groups = Map.groupBy(pending, (one) => String(one.waitsFor)), isCut = total > pending.length;
+    return card("Pending", "Pending", false, isCut && [el("div", { class: "row" }, dim(`Below are the oldest ${count(pending.length)} of ${count(total)}.`),
+        button("Count all of them", () => this.countAll())), this.counts],
       [...groups].map(([cause, list]) => el("details", { "data-key": "pending" + cause, open: groups.size < 3 },
-        el("summary", {}, names[cause] ?? cause, " ", el("span", { class: "badge" }, count(list.length) + (total > pending.length ? " of these" : ""))),
-      el("div", { class: "list" }, plainTable("Pending: " + names[cause], ["record", "change", "#age", "#event", ""],
+        el("summary", {}, obstacles[cause] ?? cause, " ", el("span", { class: "badge" }, count(list.length) + (isCut ? ` of these ${count(pending.length)}` : ""))),
+      el("div", { class: "list" }, plainTable("Pending: " + obstacles[cause], ["record", "change", "#age", "#event", ""],
           list.slice(0, 100).map((one) => [this.record(one), one.change, one.ageMilliseconds === null ? "–" : duration(one.ageMilliseconds),
               link(address("log", { at: one.lsn }), count(one.lsn)),
         [one.mayHaveArrived && el("span", { class: "tag warn", title: "A request carried it whose answer is not known" }, "may have arrived"),
           one.target && [" ", this.record({ ...one, recordName: one.target })], one.code && [" ", text(one.code)]]]))),
       list.length > 100 && hint("and ", plural(list.length - 100, "other")))));
+  }
+
+  /** Counts all that is pending by what it waits for: it looks at each of them, so only when it is asked to. */
+  countAll() {
+    into(this.counts, async () => {
+      const at = this.known.durableLSN, { lines, command } = await run("pending", ["--count"]);
+      return [plainTable("All that is pending", ["of all that is pending", "#records"], lines.map((one) => [obstacles[one.waitsFor], count(one.count)])),
+        hint(`Counted when event ${count(at)} was the newest.`), says(command)];
+    }, "Counting …");
   }
 
   /** What was sent, and what became of it: the log has no times of requests. */
@@ -658,7 +678,7 @@ class Sync {
       else if (event.kind === "zoneChanged" && !/^(clean|dirty)$/.test(event.detail.change)) rows.push([event.lsn, "zone",
         text(event.detail.zone), event.detail.change, text(event.detail.words ?? "")]);
     }
-    return card("Requests of the last cycles", "Requests of the last cycles", true, rows.length ? plainTable("Requests", ["#event", "what", "of", "how much", "outcome"],
+    return card("Requests of the last cycles", ["Requests of the last cycles ", dim("without durations: the log has no times of requests")], true, rows.length ? plainTable("Requests", ["#event", "what", "of", "how much", "outcome"],
         rows.slice(-60).reverse().map(([lsn, ...rest]) => [link(address("log", { at: lsn }), count(lsn)), ...rest])) : hint("The last ten thousand events tell of no request."));
   }
 }
@@ -732,7 +752,7 @@ export class LogView {
     return { ...answer, lines: [...answer.lines, ...behind] };
   }
 
-  async newest() { return this.role === "server" ? get("newest") : session.moment?.lsn ?? (await run("status")).lines[0].durableLSN; }
+  async newest() { return this.role === "server" ? get("newest") : session.moment?.lsn ?? (await run("status", ["--limit", "0"])).lines[0].durableLSN; }
 
   async read() {
     const turn = this.turn = {};
@@ -871,7 +891,7 @@ class Space {
     // A log that cannot be read has files all the same.
     let failure;
     const perhaps = (answer, otherwise) => answer.catch((error) => { failure = error; return otherwise; });
-    const [space, status, indexes] = await Promise.all([get("space"), perhaps(run("status"), { lines: [{ damage: [] }] }),
+    const [space, status, indexes] = await Promise.all([get("space"), perhaps(run("status", ["--limit", "0"]), { lines: [{ damage: [] }] }),
       perhaps(run("index", ["list"]), { lines: [] })]);
     const hurt = [...status.lines[0].damage, ...(this.findings ?? [])];
     const sum = (files) => files.reduce((total, file) => total + file.bytes, 0);
@@ -899,7 +919,7 @@ class Space {
         el("div", { class: "legend" }, swatch("log", "log", log), swatch("table", "sorted tables", tables),
           contents > 0 && swatch("content", "contents of assets", contents), swatch("other", "other files", others)),
         hint(space.compacted ? `A compaction has removed what nothing needs of the events up to ${count(space.compacted)}.` : "No compaction has removed anything yet.",
-          " Views and projections that hold space are known only to the process that has them."),
+          " What an app's open views and projections keep from going is not in this picture: they are in the app's memory and in no file of the store, so nobody else can see them. In the app RecordStore.diagnostics() lists them."),
         hurt.map((one) => trouble(text(`${one.file ?? "event " + one.lsn}${one.offset ? ", byte " + count(one.offset) : ""}: ${one.message}`)))),
       card("Segments", "Segments of the log", false,
         plainTable("Segments", ["file", "#events", "#bytes"], space.segments.map((file) => [el("code", {}, text(file.name)),
@@ -933,7 +953,7 @@ class Space {
         el("div", { class: "legend" }, parts.map(([kind, title, size]) => el("span", {}, el("i", { class: kind + " swatch" }), title + " ", el("b", {}, bytes(size))))),
         recent.failure ? el("p", { class: "note warn" }, text(recent.failure.message)) : el("p", {},
           `Now ${plural(recent.lines[0].eventsDropped, "event")} would go, and ${count(all.lines[0].eventsDropped)} if no history were kept.`),
-        hint("An app's view or projection may keep some of it back: only the app knows them."),
+        hint("An app's open view or projection may keep some of it back. They are in the app's memory, so they are not counted here."),
         says((recent.failure ? all : recent).command)];
     }, "Reading the log …");
   }
