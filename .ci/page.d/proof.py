@@ -182,6 +182,8 @@ def shots(browser, name):
             check(wide <= 0, f"{name} is wider than {width} pixels", wide)
             cut = browser.script("[...document.querySelectorAll('.detail .scroll-x')].filter(s => s.checkVisibility() && s.scrollWidth > s.clientWidth).length")
             check(cut == 0, f"a table in the panel of {name} is cut at {width} pixels")
+            cut = browser.script("[...document.querySelectorAll('td.acts button')].filter(b => b.checkVisibility() && b.getBoundingClientRect().right > b.closest('.scroll-x').getBoundingClientRect().right + 1).map(b => b.textContent)")
+            check(cut == [], f"buttons of {name} are out of sight at {width} pixels", cut)
             low = browser.script("[...document.querySelectorAll('.grid')].filter(g => g.checkVisibility() && g.clientHeight < 120).length")
             check(low == 0, f"the table of {name} has no room at {width} pixels")
             if SHOTS:
@@ -326,12 +328,22 @@ def news(browser, store):
     # Rows that are scrolled away from.
     to(browser, "records?type=Note")
     browser.wait("document.querySelectorAll('.grid-row').length > 20")
-    browser.script("document.querySelector('.grid').scrollTop = 4000")
-    browser.settle()
-    command("put", store, json.dumps({"recordType": "Note", "recordName": "a-first", "fields": {"size": 1, "newfield": "x"}}))
-    browser.wait("document.querySelector('.notes').innerText.includes('Something has changed since')", what="a table that is not renewed says so")
-    browser.script("document.querySelector('.grid').scrollTop = 0")
-    browser.wait("document.querySelector('.grid-head').innerText.includes('newfield') && document.querySelector('.grid-row').innerText.includes('a-first') && !document.querySelector('.notes').innerText.includes('Something has changed')", what="it is renewed at its beginning, with a column more")
+    for attempt in range(3):
+        browser.script("document.querySelector('.grid').scrollTop = 4000")
+        browser.settle()
+        command("put", store, json.dumps({"recordType": "Note", "recordName": "a-first", "fields": {"size": 1, "newfield": "x"}}))
+        browser.wait("document.querySelector('.notes').innerText.includes('Something has changed since')", what="a table that is not renewed says so")
+        browser.script("document.querySelector('.grid').scrollTop = 0")
+        try:
+            browser.wait("document.querySelector('.grid-head').innerText.includes('newfield') && document.querySelector('.grid-row').innerText.includes('a-first') && !document.querySelector('.notes').innerText.includes('Something has changed')", 15, what="it is renewed at its beginning, with a column more")
+            break
+        except AssertionError:
+            # A table that was read slowly, as on a busy machine, waits until it is told to read again.
+            if attempt == 2:
+                raise
+            command("delete", store, "a-first")
+            click(browser, "Read again")
+            browser.wait("!document.querySelector('.grid').innerText.includes('a-first') && !document.querySelector('.notes').innerText.includes('Something has changed')")
     command("delete", store, "a-first")
     # The focus of what is closed or drawn again.
     browser.wait("!document.querySelector('.grid').innerText.includes('a-first')")

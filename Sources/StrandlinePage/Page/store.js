@@ -478,7 +478,7 @@ class Sync {
     this.badge = badge;
     put(node, this.board = el("div", { class: "board" }));
     // What was counted, and the cursors of the pages of held records before the one in sight, by their code.
-    [this.counts, this.places] = [el("div", {}), new Map()];
+    [this.counts, this.places] = [el("div", { class: "stack" }), new Map()];
     this.again = calmly(500, () => this.read(true));
     this.clock = setInterval(() => this.tick(), 1_000);
     this.read();
@@ -879,7 +879,7 @@ class Space {
   constructor(node) {
     put(node, this.board = el("div", { class: "board" }));
     this.again = calmly(1_000, () => { if (this.board.querySelector(".card")) refresh(this.board, () => this.nodes()).catch(() => {}); });
-    [this.checks, this.freed] = [el("div", {}), el("div", {})];
+    [this.checks, this.freed] = [el("div", { class: "stack" }), el("div", { class: "stack" })];
     this.read();
   }
 
