@@ -329,6 +329,11 @@ def news(browser, store):
     # Rows that are scrolled away from.
     to(browser, "records?type=Note")
     browser.wait("document.querySelectorAll('.grid-row').length > 20")
+    browser.script("document.querySelector('.grid').scrollTop = 4000")
+    browser.settle()
+    # The command says every ten seconds that it is there.
+    browser.listen(11)
+    check("Something has changed" not in browser.script("document.querySelector('.notes').innerText"), "nothing is said to have changed that has not")
     for attempt in range(3):
         browser.script("document.querySelector('.grid').scrollTop = 4000")
         browser.settle()

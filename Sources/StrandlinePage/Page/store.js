@@ -126,14 +126,14 @@ class Records {
     });
     this.grid.moved = () => this.position();
     layOut(this, node, "Records", "One record", this.side);
-    this.where = el("span", { class: "dim where" });
+    [this.where, this.lsn] = [el("span", { class: "dim where" }), session.moment?.lsn];
     this.again = calmly(700, () => this.refresh());
     this.update(params);
   }
 
   close() { this.pages?.stop(); }
   found() { this.read(); }
-  heard(name) { if (name === "moment") this.again(); }
+  heard(name, data) { if (name === "moment" && data.lsn !== this.lsn) { this.lsn = data.lsn; this.again(); } }
   escape() { if (this.params.get("name")) this.closeRecord(); }
 
   closeRecord() { this.with({}); this.grid.node.focus(); }
