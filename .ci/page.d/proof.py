@@ -183,6 +183,8 @@ def shots(browser, name):
             check(wide <= 0, f"{name} is wider than {width} pixels", wide)
             cut = browser.script("[...document.querySelectorAll('.detail .scroll-x')].filter(s => s.checkVisibility() && s.scrollWidth > s.clientWidth).length")
             check(cut == 0, f"a table in the panel of {name} is cut at {width} pixels")
+            cut = browser.script("[...document.querySelectorAll('.failed *')].filter(e => e.checkVisibility() && e.getBoundingClientRect().right > innerWidth).length")
+            check(cut == 0, f"what {name} says of a failure is cut at {width} pixels")
             cut = browser.script("[...document.querySelectorAll('td.acts button')].filter(b => b.checkVisibility() && b.getBoundingClientRect().right > b.closest('.scroll-x').getBoundingClientRect().right + 1).map(b => b.textContent)")
             check(cut == [], f"buttons of {name} are out of sight at {width} pixels", cut)
             low = browser.script("[...document.querySelectorAll('.grid')].filter(g => g.checkVisibility() && g.clientHeight < 120).length")
