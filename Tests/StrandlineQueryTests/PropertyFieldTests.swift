@@ -85,6 +85,21 @@ struct PropertyFieldTests {
     #expect(try name(\HalfOpen.secret) == nil)
   }
 
+  @Test func `the ID of any type is its record's name, also where the type is generic`() throws {
+    func idName<Value: SyncRecord>(_: Value.Type) throws -> String? { try name(\Value.id) }
+    #expect(try idName(Page.self) == "id")
+    #expect(try idName(HalfOpen.self) == "id")
+    // No made-up value is needed.
+    #expect(try idName(Closed.self) == "id")
+    func explained<Value: SyncRecord>(_ id: Value.ID, _: Value.Type, _ store: RecordStore) throws -> String
+    where Value.ID: Codable & Sendable {
+      "\(try store.explain(Value.self, where: .where(\.id, .equal, id)))"
+    }
+    let store = try openPages()
+    #expect(try explained("p1", Page.self, store) == "reads 1 record by name")
+    try store.closeBlocking()
+  }
+
   @Test func `what a property has without its field is known`() throws {
     #expect(try absence(\.title) == "unreadable")
     #expect(try absence(\.body) == "none")

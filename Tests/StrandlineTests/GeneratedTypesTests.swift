@@ -1,13 +1,15 @@
 // Goal: for any type of properties, what a save accepts comes back as it was, and what it refuses is what no field can
 // hold. Method: types are composed at random of plain types, optionals, lists, sets and generic wrappers, and records of
-// four such properties are saved with random values, empty ones among them. Each type says itself what it must become.
+// four such properties are saved with random values, empty ones among them. Each type says itself what it must become. The key
+// path of a property finds its own field, or says that it finds none.
 
 import Foundation
-import Strandline
 import StrandlineSimulation
 import StrandlineSystem
 import StrandlineTesting
 import Testing
+
+@testable import Strandline
 
 /// What a property of a type must become.
 enum SampleForm: Equatable {
@@ -238,8 +240,28 @@ private struct Quartet<A: Sample, B: Sample, C: Sample, D: Sample>: SyncRecord, 
     }
   }
 
+  /// Whether the key path of a property finds its field, and so the value. It never finds another one.
+  private static func finds<Value: SyncRecord, Property: Sample>(
+    _ path: any KeyPath<Value, Property> & Sendable, _ name: String, of value: Value, _ isNamed: Predicate<Value>,
+    in store: RecordStore
+  ) throws -> Bool {
+    let property = value[keyPath: path]
+    do {
+      let found = try PropertyFields.field(of: path, path)?.name
+      #expect(found == name || found == nil, "\(Value.self).\(name) is \(found ?? "")")
+      #expect(try store.count(Value.self, where: isNamed, .where(path, .equal, property)) == 1, "\(name) of \(value)")
+      #expect(
+        try store.count(Value.self, where: isNamed, .where(path, .notEqual, property)) == 0, "\(name) of \(value)")
+      return found == name
+    } catch let error as StrandlineError where error.code == .invalidValue {
+      #expect(error.message.contains("static var fields"), "\(error)")
+      return false
+    }
+  }
+
   private static func check<A: Sample, B: Sample, C: Sample, D: Sample>(
-    _ type: Quartet<A, B, C, D>.Type, id: Int, _ random: SeededRandom, in store: RecordStore
+    _ type: Quartet<A, B, C, D>.Type, id: Int, _ random: SeededRandom, in store: RecordStore,
+    _ pathsFound: inout Int
   ) throws -> Bool {
     let value = Quartet<A, B, C, D>(id: id, random)
     let words = "\(type), \(value)"
@@ -264,6 +286,15 @@ private struct Quartet<A: Sample, B: Sample, C: Sample, D: Sample>: SyncRecord, 
     let again = try store.writeBlocking { tx in try tx.save(try #require(try tx.fetch(type, id: id))) }
     #expect(again.lsns == nil, "\(words) changes by a second save")
     try checkLacking(value, record, random, in: store)
+    // A question reads the prototype, so that it must be one that can be stored.
+    if Quartet<A, B, C, D>.prototype?.forms.contains(where: { $0.form == .refused }) == true { return true }
+    // All these types are one for the store, so that each question is about this record.
+    let isNamed: Predicate<Quartet<A, B, C, D>> = .where(\.id, .equal, id)
+    let found = [
+      try finds(\.a, "a", of: value, isNamed, in: store), try finds(\.b, "b", of: value, isNamed, in: store),
+      try finds(\.c, "c", of: value, isNamed, in: store), try finds(\.d, "d", of: value, isNamed, in: store),
+    ]
+    pathsFound += found.count { $0 }
     return true
   }
 
@@ -300,15 +331,18 @@ private struct Quartet<A: Sample, B: Sample, C: Sample, D: Sample>: SyncRecord, 
     let store = try RecordStore.openBlocking(at: "/store", environment: .simulated(disk: SimulatedDisk(), seed: seed))
     var accepted = 0
     var refused = 0
+    var paths = 0
     for id in 0..<2_000 {
       func run<A: Sample, B: Sample, C: Sample, D: Sample>(
         _: A.Type, _: B.Type, _: C.Type, _: D.Type
-      ) throws -> Bool { try Self.check(Quartet<A, B, C, D>.self, id: id, random, in: store) }
+      ) throws -> Bool { try Self.check(Quartet<A, B, C, D>.self, id: id, random, in: store, &paths) }
       let types = (0..<4).map { _ in source.type() }
       if try run(types[0], types[1], types[2], types[3]) { accepted += 1 } else { refused += 1 }
     }
-    print("generated types: \(accepted) accepted, \(refused) refused")
-    #expect(accepted > 100 && refused > 100)
+    print(
+      "generated types: \(accepted) accepted, \(refused) refused; \(paths) key paths found their fields"
+    )
+    #expect(accepted > 100 && refused > 100 && paths > accepted)
     try store.closeBlocking()
   }
 }

@@ -85,6 +85,8 @@ private struct PropertyProbe<Value: SyncRecord> {
     if let name = Value.fields[path] {
       return PropertyField(name, Self.isOptional(Output.self) ? .none : .unreadable, in: Value.zone, Output.self)
     }
+    // As a function that is generic over types names it; a type's own path of its ID is another one.
+    if path == \Value.id { return PropertyField("id", .unreadable, in: Value.zone, Output.self) }
     // A computed property lies nowhere.
     guard MemoryLayout<Value>.offset(of: path) != nil else { return nil }
     let first = try make(.all)
