@@ -118,9 +118,8 @@ extension RecordID {
   init(page name: String) { self.init(name, zone: Page.zone) }
 }
 
-func openPages(
-  _ disk: SimulatedDisk = SimulatedDisk(), seed: UInt64 = 1, indexes: [RecordIndex] = [], parent: ParentSchema? = nil
-) throws -> RecordStore {
+/// Small segments and tables, so that a few pages fill several.
+func pageOptions(indexes: [RecordIndex] = [], parent: ParentSchema? = nil) -> StoreOptions {
   var log = LogOptions()
   log.segmentBytesMax = 32 << 10
   log.controlIntervalMilliseconds = nil
@@ -132,8 +131,15 @@ func openPages(
   var options = StoreOptions(log: log, index: index)
   options.indexes = indexes
   options.schema["Page"].parent = parent
-  return try RecordStore.openBlocking(
-    at: "/store", options: options, environment: .simulated(disk: disk, seed: seed))
+  return options
+}
+
+func openPages(
+  _ disk: SimulatedDisk = SimulatedDisk(), seed: UInt64 = 1, indexes: [RecordIndex] = [], parent: ParentSchema? = nil
+) throws -> RecordStore {
+  try RecordStore.openBlocking(
+    at: "/store", options: pageOptions(indexes: indexes, parent: parent),
+    environment: .simulated(disk: disk, seed: seed))
 }
 
 /// Every index that a condition of these tests could use.

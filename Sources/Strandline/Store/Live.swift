@@ -3,6 +3,7 @@
 
 public import Foundation
 public import Observation
+import StrandlineSystem
 
 /// The newest answer to one question, kept up to date on the main actor.
 ///
@@ -30,22 +31,33 @@ public final class Live<Element: Sendable> {
   public private(set) var isLive = true
   @ObservationIgnored private var reading: Reading?
 
-  init<Answers: AsyncSequence & Sendable>(_ answers: Answers) where Answers.Element == Element {
+  /// - Parameter executor: where it reads the answers; nil for Swift's pool.
+  init<Answers: AsyncSequence & Sendable>(
+    _ answers: Answers, on executor: (any TaskExecutor)?
+  ) where Answers.Element == Element {
     reading = Reading(
-      Task { [weak self] in
-        var ended: StrandlineError?
-        do {
-          for try await answer in answers {
-            guard let self else { return }
-            self.value = answer
-          }
-        } catch {
-          ended = error as? StrandlineError ?? StrandlineError(.misuse, "\(error)", underlying: error)
+      Task(executorPreference: executor) { [weak self] in
+        await Self.read(answers) {
+          self?.show($0) != nil
+        } end: {
+          self?.end($0)
         }
-        self?.end(ended)
       })
   }
 
+  /// Reads on the executor, and hands each answer to the main actor before it looks for the next one.
+  nonisolated private static func read<Answers: AsyncSequence & Sendable>(
+    _ answers: Answers, show: @MainActor (Element) -> Bool, end: @MainActor (StrandlineError?) -> Void
+  ) async where Answers.Element == Element {
+    do {
+      for try await answer in answers { guard await show(answer) else { return } }
+      await end(nil)
+    } catch {
+      await end(error as? StrandlineError ?? StrandlineError(.misuse, "\(error)", underlying: error))
+    }
+  }
+
+  private func show(_ answer: Element) { value = answer }
   private func end(_ error: StrandlineError?) { (self.error, isLive) = (error, false) }
 
   /// The task that reads; it ends with the object.
@@ -72,20 +84,22 @@ extension RecordStore {
     _ type: Value.Type, conditions: [Predicate<Value>], orders: [ValueOrder<Value>], limit: Int?, fileID: String,
     line: Int
   ) -> Live<TypedValues<Value>> {
-    Live(TypedQuestion(conditions, by: orders, limit: limit, fileID, line).observation(of: self))
+    Live(
+      TypedQuestion(conditions, by: orders, limit: limit, fileID, line).observation(of: self),
+      on: environment.taskExecutor)
   }
 
   /// One value, kept up to date: ``observe(_:id:)`` for a view.
   @MainActor
   public func live<Value: SyncRecord>(
     _ type: Value.Type, id: Value.ID
-  ) -> Live<Value?> { Live(observe(type, id: id)) }
+  ) -> Live<Value?> { Live(observe(type, id: id), on: environment.taskExecutor) }
 
   /// How many values meet all conditions, kept up to date: ``observeCount(_:where:fileID:line:)`` for a view.
   @MainActor
   public func liveCount<Value: SyncRecord>(
     _ type: Value.Type, where conditions: Predicate<Value>..., fileID: String = #fileID, line: Int = #line
   ) -> Live<Int> {
-    Live(TypedQuestion(conditions, fileID, line).countObservation(of: self))
+    Live(TypedQuestion(conditions, fileID, line).countObservation(of: self), on: environment.taskExecutor)
   }
 }

@@ -441,5 +441,7 @@ extension SyncEngine {
   /// ```swift
   /// Text(live.value?.sentence ?? "")
   /// ```
-  @MainActor public func liveStatus() -> Live<SyncStatus> { Live(statuses) }
+  @MainActor public func liveStatus() -> Live<SyncStatus> {
+    Live(statuses, on: store.environment.taskExecutor)
+  }
 }
