@@ -176,14 +176,16 @@ struct `The pages` {
     #expect(Rules.unlistedTypes([planted], page: "- ``A``\n") == ["Sources/A/A.swift:2: D is in no topic"])
   }
 
+  /// The sources whose parts are the examples of pages.
+  private static let compiled = [
+    "Tests/StrandlineTests/ReadmeExampleTests.swift", "Tests/StrandlineTests/DocumentationExamples.swift",
+    "Tests/StrandlineTestingTests/AppTests.swift", "Tests/StrandlineTestingTests/NoteSearch.swift",
+    "Tests/StrandlineTestingTests/TutorialTests.swift", "Tests/StrandlineAccountTests/AccountExamples.swift",
+    "Tests/StrandlineNativeCloudKitTests/NativeConfigurationTests.swift",
+  ]
+
   @Test func `show examples that are compiled`() throws {
-    let compiled = try [
-      "Tests/StrandlineTests/ReadmeExampleTests.swift",
-      "Tests/StrandlineTests/DocumentationExamples.swift",
-      "Tests/StrandlineTestingTests/AppTests.swift", "Tests/StrandlineTestingTests/NoteSearch.swift",
-      "Tests/StrandlineTestingTests/TutorialTests.swift", "Tests/StrandlineAccountTests/AccountExamples.swift",
-      "Tests/StrandlineNativeCloudKitTests/NativeConfigurationTests.swift",
-    ].map(House.text)
+    let compiled = try Self.compiled.map(House.text)
     var count = 0
     for page in try House.pages() {
       for example in Rules.examples(page.text) where !example.hasPrefix(".package(") {
@@ -193,6 +195,62 @@ struct `The pages` {
     }
     #expect(count > 10)
     #expect(Rules.examples("a\n```swift\nlet a = 1\n```\nb\n```\nc\n```\n") == ["let a = 1\n"])
+  }
+
+  @Test func `show every method that an app calls in an example that is compiled`() throws {
+    // What an app does in SwiftUI is compiled against a stand-in, and is on no page.
+    let examples = try (Self.compiled + ["Tests/StrandlineUITests/UndoManagerTests.swift"]).map {
+      SourceText($0, try House.text($0))
+    }
+    // A transport of an app's own implements or calls these.
+    let containers: Set<Substring> = ["CloudDatabase", "ContentSource", "ContentSink"]
+    expectNone(Rules.methodsWithoutExample(try House.swift(), examples: examples, containers: containers))
+    let planted = SourceText(
+      "Sources/Strandline/A.swift",
+      """
+      public struct A {
+        public func shown() {}
+        public mutating func hidden() {}
+        func own() {}
+        public func hash(into hasher: inout Hasher) {}
+      }
+      extension CloudDatabase { public func sent() {} }
+      """)
+    let example = SourceText("Tests/A/B.swift", "let a = A().shown()  // hidden()\n")
+    #expect(
+      Rules.methodsWithoutExample([planted], examples: [example], containers: containers) == [
+        "Sources/Strandline/A.swift:3: no example calls hidden"
+      ])
+  }
+
+  @Test func `say how long the tutorial's app is`() throws {
+    let page = try House.text("\(House.documentation)/Articles/Tutorial.md")
+    let app = Rules.examples(page).filter { !$0.contains("@Test") }
+    let lines = app.reduce(0) { $0 + $1.split(separator: "\n", omittingEmptySubsequences: false).count - 1 }
+    #expect(app.count == 4 && page.contains(" is \(lines) lines,"), "\(lines)")
+  }
+
+  @Test func `name every public declaration that no source of the package uses`() throws {
+    expectNone(Rules.publicNamesWithoutUse(try House.swift(), pages: try House.pages()))
+    let planted = SourceText(
+      "Sources/Strandline/A.swift",
+      """
+      public struct A {
+        public var used: Int { shown }
+        public var shown: Int
+        public var idle: Int
+        var own: Int
+      }
+      public enum Kind {
+        case first, second
+      }
+      """)
+    let user = SourceText("Sources/StrandlineCLI/B.swift", "print(A.self.used, Kind.first)\n")
+    #expect(
+      Rules.publicNamesWithoutUse([planted, user], pages: [SourceText("a.md", "`A.shown`")]) == [
+        "Sources/Strandline/A.swift:4: neither a source nor a page uses var idle",
+        "Sources/Strandline/A.swift:8: neither a source nor a page uses case second",
+      ])
   }
 
   @Test func `list every decision that is cited`() throws {

@@ -6,9 +6,10 @@ import Testing
 struct `The README` {
   private static func page() throws -> SourceText { SourceText("README.md", try House.text("README.md")) }
 
-  @Test func `begins with the two commands`() throws {
+  @Test func `begins with two debug builds, and then the release build`() throws {
     let commands = Rules.fenced(try Self.page().text).filter { $0.hasPrefix("swift ") || $0.hasPrefix("strandline ") }
-    #expect(commands.prefix(2) == ["swift run strandline demo", "swift test"])
+    #expect(
+      commands.prefix(3) == ["swift run strandline demo", "swift test", "swift build -c release --product strandline"])
     let products = try House.text("Package.swift")
     #expect(products.contains(".executable(name: \"strandline\""))
   }
@@ -63,8 +64,8 @@ struct `The README` {
     let headings = text.split(separator: "\n").filter { $0.hasPrefix("## ") }.map { $0.dropFirst(3) }
     #expect(
       headings == [
-        "Try it", "Use it", "Test with it", "What it promises, and what it does not", "How it works", "The bytes",
-        "How it is tested", "Numbers", "The command line", "Read more",
+        "Try it", "Use it", "What it promises, and what it does not", "Read more", "Test with it", "How it works",
+        "The bytes", "How it is tested", "Numbers", "The command line",
       ])
     #expect((150...200).contains(text.split(separator: "\n", omittingEmptySubsequences: false).count))
   }

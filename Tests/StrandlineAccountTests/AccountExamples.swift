@@ -20,6 +20,12 @@ func openAccounts(at folder: String, syncing cloud: SyncConfiguration) async thr
   return accounts
 }
 
+func signedIn(with token: String, to accounts: AccountStores) async throws -> RecordStore? {
+  try await accounts.signIn(token: token)  // the store of whoever that is, now open
+}
+
+func signedOut(of accounts: AccountStores) async throws { try await accounts.signOut() }
+
 func unsentNotes(of account: StoredAccount) async throws -> [String] {
   let store = try await RecordStore.openReadOnly(at: account.path)
   return try store.fetch(Note.self).map(\.title)
@@ -45,6 +51,11 @@ func received(_ notification: [AnyHashable: Any], for store: RecordStore) -> Boo
     #expect(try await unsentNotes(of: account) == ["Low tide at six"])
     #expect(received(["ck": ["cid": "iCloud.app"]], for: store))
     #expect(!received(["aps": ["badge": 1]], for: store))
+    let again = try await signedIn(with: server.signIn(), to: accounts)
+    #expect(again === store)
+    try await signedOut(of: accounts)
+    let error = await #expect(throws: StrandlineError.self) { try await store.sync() }
+    #expect(error?.code == .needsSignIn)
     try await accounts.close()
   }
 }

@@ -24,6 +24,21 @@ struct Note: SyncRecord {
 }
 // README ends
 
+@Test(.timeLimit(.minutes(30))) func `a note is uploaded by itself`() async throws {
+  let clock = SimulatedClock(autoAdvance: false)
+  var syncing = SyncConfiguration.simulated(SimulatedCloud())
+  syncing.isAutomatic = true  // a simulated cloud is synced by hand otherwise
+  let store = try await RecordStore.open(
+    at: "/notes", syncing: syncing, environment: .simulated(disk: SimulatedDisk(), clock: clock, seed: 1))
+  let receipt = try await store.write { try $0.save(Note(title: "Low tide at six")) }
+  while try !store.pendingChanges().changes.isEmpty {
+    if clock.sleeperCount > 0 { clock.advance(by: .seconds(1)) }  // the engine waits for the next second
+    await Task.yield()
+  }
+  try await receipt.uploaded()  // at once: the server has it
+  try await store.close()
+}
+
 @Test(.timeLimit(.minutes(30))) func `two devices share a note`() async throws {
   let cloud = SimulatedCloud()
   let note = Note(title: "Low tide at six")

@@ -55,6 +55,44 @@ func rename(_ id: String, to title: String, in store: RecordStore) async throws 
   }
 }
 
+func deleteAndThinkAgain(_ id: String, in store: RecordStore) async throws -> [Undone.Kept] {
+  let receipt = try await store.write { try $0.delete(Note.self, id: id) }.receipt
+  let undone = try await store.undo(receipt)  // the note is back, with what was deleted because of it
+  return undone.kept  // what somebody has changed meanwhile, which stays as it is
+}
+
+func recentNames(since day: Date, in store: RecordStore) throws -> [String] {
+  let query = RecordQuery(
+    "Note", where: [RecordFilter("made", .greaterThan, .date(day))], sortedBy: [RecordSort("made", ascending: false)])
+  return try store.query(query).records.map(\.id.name)
+}
+
+@MainActor final class Badge {
+  private let untitled: Live<Int>
+
+  init(_ store: RecordStore) { untitled = store.liveCount(Note.self, where: #Predicate { $0.title.isEmpty }) }
+
+  var text: String { untitled.value.map { "\($0) without a title" } ?? "" }
+}
+
+func waitForNotes(_ count: Int, in store: RecordStore) async throws {
+  for try await found in store.observeCount(Note.self) where found >= count { return }
+}
+
+@MainActor final class SyncBanner {
+  private let status: Live<SyncStatus>?
+
+  init(_ store: RecordStore) { status = store.syncEngine?.liveStatus() }  // a store that does not sync has no engine
+
+  var text: String { status?.value?.sentence ?? "" }
+  var needsHelp: Bool { status?.value?.needsAttention.isEmpty == false }
+}
+
+func askAgain(about zone: ZoneID, in store: RecordStore) async throws {
+  try await store.syncEngine?.resumeZone(zone)
+  try await store.sync()
+}
+
 struct Picture: SyncRecord {
   var id = RecordName.random()
   var title: String
@@ -94,6 +132,7 @@ struct Song: SyncRecord {
     [
       .parent(\.disc, whenDeleted: .delete),  // a deleted disc takes its songs along
       .merge(\.tags, .union), .merge(\.plays, .counter),
+      .deletion(.deletionWins),  // over an edit of another device, which is told
       .index(\.title),
     ]
   }
@@ -512,10 +551,11 @@ func openWithSchema(at folder: String, cloud: any CloudDatabase) async throws ->
   return try await RecordStore.open(at: folder, syncing: SyncConfiguration(cloud), options: options)
 }
 
-func markPlace(of name: String, in store: RecordStore) async throws {
+func markPlace(of name: String, on map: Data, in store: RecordStore) async throws {
   try await store.write { tx in
     guard var record = try tx.record(RecordID(name)) else { return }
     record.fields["place"] = .location(Location(latitude: 53.9, longitude: 8.5))
+    record.fields["map"] = .data(map)
     record.fields["tags"] = .list(.strings, ["shore", "north"])
     record.fields["draft"] = nil  // the field has no value from now on
     try tx.save(record)
@@ -736,7 +776,7 @@ struct `The examples of the documentation` {
     try await seed(store)
     #expect(try store.fetch(Note.self, id: "tides") == nil)
 
-    try await markPlace(of: "ebb", in: store)
+    try await markPlace(of: "ebb", on: Data([1, 2]), in: store)
     #expect(try store.record(RecordID("ebb"))?.fields["tags"] == .list(.strings, ["shore", "north"]))
     #expect(try summary(of: store).hasPrefix("2 records, "))
     try await store.close()
@@ -826,6 +866,25 @@ struct `The examples of the documentation` {
     await untilShown(["Low tide"])
     try await store.write { try $0.save(Note(id: "ebb", title: "Ebb")) }
     await untilShown(["Ebb", "Low tide"])
+    try await store.close()
+  }
+
+  @Test @MainActor func `count in a view and in a loop, and take a deletion back`() async throws {
+    let store = try await RecordStore.open(at: "/notes", environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    let badge = Badge(store)
+    #expect(badge.text.isEmpty)
+    try await store.write { try $0.save(Note(id: "tide", title: "")) }
+    try await waitForNotes(1, in: store)
+    while badge.text != "1 without a title" { await Task.yield() }
+    #expect(try await deleteAndThinkAgain("tide", in: store).isEmpty)
+    #expect(try store.fetch(Note.self, id: "tide") != nil)
+    let (old, day) = (Date(timeIntervalSince1970: 1), Date(timeIntervalSince1970: 2))
+    try await store.write { tx in
+      for (name, made) in [("old", old), ("new", day.addingTimeInterval(1)), ("newest", day.addingTimeInterval(2))] {
+        try tx.save(Record(type: "Note", id: RecordID(name), fields: ["made": .date(made)]))
+      }
+    }
+    #expect(try recentNames(since: day, in: store) == ["newest", "new"])
     try await store.close()
   }
 
@@ -963,9 +1022,18 @@ struct `The examples of the documentation` {
     try await openWithNewestFirst(at: folder("newest"), cloud: database).close()
     let first = try await openFirst(at: folder("first"), cloud: database)
     #expect(try first.engine.status.sentence == "Synced")
+    try await askAgain(about: .main, in: first)
+    await MainActor.run { SyncBanner(first) }.shows("Synced")
     try await first.close()
     let watch = try await openWithRules(at: folder("watch"), cloud: database)
     #expect(try await syncNow(watch) == 1)
     try await watch.close()
+  }
+}
+
+extension SyncBanner {
+  fileprivate func shows(_ text: String) async {
+    while self.text != text { await Task.yield() }
+    #expect(!needsHelp)
   }
 }

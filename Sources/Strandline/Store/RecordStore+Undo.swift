@@ -50,7 +50,7 @@ extension RecordStore {
   /// Takes a transaction back, in one new transaction, which is durable when this returns.
   ///
   /// ```swift
-  /// let receipt = try await store.write { try $0.delete(Folder.self, id: id) }
+  /// let receipt = try await store.write { try $0.delete(Folder.self, id: id) }.receipt
   /// let undone = try await store.undo(receipt)  // the folder is back, with all that was deleted with it
   /// try await store.undo(undone.receipt)  // and gone again: a redo
   /// ```

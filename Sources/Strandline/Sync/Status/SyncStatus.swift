@@ -141,7 +141,6 @@ public struct SyncStatus: Hashable, Sendable {
   /// Records with changes that the server has not settled.
   public var unsettled: Int
   /// How long ago the oldest of those changes was made; nil if there is none, or if its event is damaged.
-  public var oldestUnsettledAge: Duration? { oldestUnsettledMilliseconds.map { .milliseconds($0) } }
   package var oldestUnsettledMilliseconds: Int64?
   /// The held records, by cause, the largest group first.
   public var held: [HeldGroup]
