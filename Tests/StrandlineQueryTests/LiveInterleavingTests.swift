@@ -74,6 +74,11 @@ private struct Dropped {
   weak var object: AnyObject?
 }
 
+/// What did not come, however many jobs ran.
+private struct Unmet: Error, CustomStringConvertible {
+  let description: String
+}
+
 @MainActor
 private final class Stage {
   private let random: SeededRandom
@@ -179,11 +184,11 @@ private final class Stage {
 
   /// Lets everything run until a condition is met.
   private func wait(_ what: String, until isMet: () throws -> Bool) async throws {
-    for _ in 0..<100_000 {
+    for _ in 0..<5_000 {
       if try isMet() { return }
-      await turn(3)
+      await turn(20)
     }
-    Issue.record("never: \(what)")
+    throw Unmet(description: what)
   }
 
   func end() async throws {
@@ -220,10 +225,15 @@ struct LiveInterleavingTests {
   {
     var sights = 0
     for seed in Self.seeds {
-      let stage = try await Stage(seed: seed)
-      for _ in 0..<20 { try await stage.act() }
-      try await stage.end()
-      sights += stage.sights
+      do {
+        let stage = try await Stage(seed: seed)
+        for _ in 0..<20 { try await stage.act() }
+        try await stage.end()
+        sights += stage.sights
+      } catch {
+        Issue.record("never: \(error); again with: \(Self.variable)=\(seed) swift test --filter LiveInterleavingTests")
+        return
+      }
     }
     print("observers and views: \(sights) in \(Self.seeds.count) interleavings")
     #expect(sights > Self.seeds.count)
