@@ -20,7 +20,7 @@ from browser import Browser
 
 STRANDLINE, PROGRAM = sys.argv[1:3]
 RECORDS = int(os.environ.get("CI_PAGE_RECORDS", "20000"))
-# Times and memory are bounded for a store of so many records on a machine that does nothing else: so only then they are checked.
+# The bounds of times and memory are for this number of records on a machine that does nothing else; with fewer they are only said.
 BOUNDED = 1_000_000
 SHOTS = os.environ.get("CI_PAGE_SHOTS")
 EVIL = "<img src=x onerror=document.title='owned'>"
@@ -463,7 +463,7 @@ def states(browser):
         browser.hold()
         browser.script(f"location.hash = {json.dumps(view)}")
         browser.wait("[...document.querySelectorAll('.loading')].some(e => e.getAttribute('role') === 'status' && e.checkVisibility())", what=f"{name} says that it is read")
-        check(browser.script("document.querySelector('.spin') && document.getAnimations().length") == 0, "nothing moves for whoever wants less motion")
+        check(browser.script("document.querySelector('.spin') && document.getAnimations().length") == 0, "nothing moves for a reader who wants less motion")
         if SHOTS:
             browser.screenshot(f"{SHOTS}/loading-{name}.png")
         browser.release()

@@ -21,7 +21,7 @@ func openAccounts(at folder: String, syncing cloud: SyncConfiguration) async thr
 }
 
 func signedIn(with token: String, to accounts: AccountStores) async throws -> RecordStore? {
-  try await accounts.signIn(token: token)  // the store of whoever that is, now open
+  try await accounts.signIn(token: token)  // the store of the user who has signed in, now open
 }
 
 func signedOut(of accounts: AccountStores) async throws { try await accounts.signOut() }

@@ -124,6 +124,17 @@ struct `The verb pending` {
 
 @Suite(.timeLimit(.minutes(30)))
 struct `The verb held` {
+  @Test(arguments: [
+    RecordID("a"), RecordID("a/b %", zone: ZoneID("Side")),
+    RecordID("a", zone: ZoneID("Main", owner: "_other", scope: .shared)),
+  ])
+  func `finds its place again, in each database`(_ id: RecordID) {
+    for isDownload in [false, true] {
+      let place = HeldPlace(id, isDownload: isDownload)
+      #expect(HeldPlace(text: place.text) == place, "\(place.text)")
+    }
+  }
+
   @Test func `counts by code, and lists page by page`() async throws {
     let server = try await Serving()
     let (a, b) = (Machine(seed: 1), Machine(seed: 2))
@@ -150,15 +161,15 @@ struct `The verb held` {
       if lines.count < 3 { #expect(end == #"{"cursor":null}"# && page.err.isEmpty, "\(page)") }
       let cursor = end.firstMatch(of: /"cursor":"(.+)"/).map { String($0.1) }
       words = cursor.map { ["--after", $0] } ?? []
-      if let cursor { #expect(page.err == "note: more follow; go on with --after \(cursor)\n") }
+      if let cursor { #expect(page.err == "note: more follow; go on with --after '\(cursor)'\n") }
     }
     #expect(paged == whole, "each is on one page")
     // A place stays, also when its record is held no more.
     _ = await b.run("held", "/A", "discard", "w 2")
-    let behind = await b.run("held", "--json", "--after", "upload/Main/w%202", "/A").out
+    let behind = await b.run("held", "--json", "--after", "upload/Main/w 2", "/A").out
     #expect(behind.contains("w 3") && behind.split(separator: "\n").count == 4, "\(behind)")
     #expect(await b.run("held", "--code", "NONE", "/A").out == "")
-    for wrong in ["x", "upload/Main", "upload/Main/w 2", "side/Main/a"] {
+    for wrong in ["x", "upload/Main", "upload/Main/w%202", "side/Main/a"] {
       #expect(await b.run("held", "--after", wrong, "/A").code == .usage, "\(wrong)")
     }
     for option in [["--limit", "1"], ["--code", "X"], ["--count"], ["--after", "upload/Main/a"]] {

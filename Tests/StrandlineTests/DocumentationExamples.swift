@@ -58,7 +58,7 @@ func rename(_ id: String, to title: String, in store: RecordStore) async throws 
 func deleteAndThinkAgain(_ id: String, in store: RecordStore) async throws -> [Undone.Kept] {
   let receipt = try await store.write { try $0.delete(Note.self, id: id) }.receipt
   let undone = try await store.undo(receipt)  // the note is back, with what was deleted because of it
-  return undone.kept  // what somebody has changed meanwhile, which stays as it is
+  return undone.kept  // fields that were changed since; they stay as they are
 }
 
 func recentNames(since day: Date, in store: RecordStore) throws -> [String] {

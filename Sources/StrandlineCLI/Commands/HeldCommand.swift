@@ -1,7 +1,6 @@
 // `held`: shows what the server refused and is set aside, and ends such holds.
 
-import Strandline
-import StrandlineCloudKit
+package import Strandline
 import StrandlineHost
 import StrandlineSystem
 
@@ -18,7 +17,7 @@ extension Command {
     ],
     options: [
       .zone, Option("--code", "CODE", "Only those with this code, such as BAD_REQUEST."),
-      Option("--limit", "N", "At most so many records."),
+      Option("--limit", "N", "List N records at most."),
       Option("--after", "CURSOR", "Go on where an earlier list ended."),
       Option("--count", "Print how many there are of each code, and none of them."), .json,
     ],
@@ -66,7 +65,7 @@ private struct HeldList {
   private let zone: ZoneID?
   private let code: CloudError.Code?
   private let limit: Int?
-  private let after: Place?
+  private let after: HeldPlace?
   private let counts: Bool
   private let isJSON: Bool
 
@@ -76,7 +75,7 @@ private struct HeldList {
     code = arguments["--code"].map { CloudError.Code(rawValue: $0) }
     limit = try arguments.number("--limit", in: 1...Int.max)
     after = try arguments["--after"].map { text throws(UsageError) in
-      guard let place = Place(text: text) else {
+      guard let place = HeldPlace(text: text) else {
         throw UsageError(
           message: "'\(text.prefix(80))' after --after is not a cursor; copy it whole, or leave it out")
       }
@@ -93,13 +92,13 @@ private struct HeldList {
       return .done
     }
     // Of one record a change and a version of the server may be held: in this order.
-    held.sort { Place($0) < Place($1) }
-    if let after { held.removeAll { Place($0) <= after } }
+    held.sort { HeldPlace($0) < HeldPlace($1) }
+    if let after { held.removeAll { HeldPlace($0) <= after } }
     let page = held.prefix(limit ?? .max)
     for one in page {
       if isJSON { try write(one.json, console) } else { try console.print(one.line) }
     }
-    let next = page.count < held.count ? page.last.map { Place($0).text } : nil
+    let next = page.count < held.count ? page.last.map { HeldPlace($0).text } : nil
     if let next { console.say("note: more follow; go on with --after \(ShellWord.quote(next))") }
     if isJSON, limit != nil { try write(.object(["cursor": next.map { .string($0) } ?? .null]), console) }
     return .done
@@ -119,31 +118,29 @@ private struct HeldList {
   private func write(_ value: JSONValue, _ console: Console) throws {
     try console.write(value.canonicalBytes + [UInt8(ascii: "\n")])
   }
+}
 
-  /// A place in the list. It holds nothing of what is listed, so it stays valid whatever is held or released meanwhile.
-  private struct Place: Comparable {
-    var id: RecordID
-    var isDownload: Bool
+/// A place in the list: of a record, and of its change or of its version at the server. It stays valid when the record is released.
+package struct HeldPlace: Comparable {
+  package var id: RecordID
+  package var isDownload: Bool
 
-    init(_ held: HeldRecord) { (id, isDownload) = (held.id, held.isDownload) }
+  init(_ held: HeldRecord) { self.init(held.id, isDownload: held.isDownload) }
+  package init(_ id: RecordID, isDownload: Bool) { (self.id, self.isDownload) = (id, isDownload) }
 
-    /// Nil if it is not as `text` writes it.
-    init?(text: String) {
-      let parts = text.split(separator: "/", omittingEmptySubsequences: false)
-      guard parts.count == 3, let zone = PercentEncoding.decode(parts[1]), let name = PercentEncoding.decode(parts[2])
-      else { return nil }
-      (id, isDownload) = (RecordID(name, zone: ZoneID(zone)), parts[0] == "download")
-      guard self.text == text else { return nil }
+  /// Nil if it is not as `text` writes it.
+  package init?(text: String) {
+    guard let slash = text.firstIndex(of: "/"), let id = try? RecordID(text: String(text[slash...].dropFirst())) else {
+      return nil
     }
+    self.init(id, isDownload: text[..<slash] == "download")
+    guard self.text.equalsUTF8(text) else { return nil }
+  }
 
-    var text: String {
-      let names = [id.zone.name, id.name].map { PercentEncoding.encode($0) }
-      return ([isDownload ? "download" : "upload"] + names).joined(separator: "/")
-    }
+  package var text: String { "\(isDownload ? "download" : "upload")/\(id)" }
 
-    static func < (left: Self, right: Self) -> Bool {
-      left.id == right.id ? !left.isDownload && right.isDownload : left.id < right.id
-    }
+  package static func < (left: Self, right: Self) -> Bool {
+    left.id == right.id ? !left.isDownload && right.isDownload : left.id < right.id
   }
 }
 

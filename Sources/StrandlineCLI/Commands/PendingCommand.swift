@@ -14,8 +14,8 @@ extension Command {
     ],
     options: [
       Option("--zone", "ZONE", "Only records of this zone."),
-      Option("--limit", "N", "At most so many records."),
-      Option("--after", "LSN", "Go on behind the last line of an earlier list, which has this LSN."),
+      Option("--limit", "N", "List N records at most."),
+      Option("--after", "LSN", "Go on after the last line of an earlier list, which has this LSN."),
       Option("--count", "Print how many wait for what, and none of them; looks at each of them."),
       .json,
     ],
@@ -81,7 +81,7 @@ private struct PendingList {
     return .done
   }
 
-  /// What is counted is looked up for each record, as it is for the list.
+  /// Looks up the obstacle of each record, as the list does.
   func count() throws -> ExitCode {
     var counts: [PendingChange.Obstacle.Kind?: Int] = [:]
     var left = limit
@@ -144,7 +144,7 @@ extension PendingChange {
 }
 
 extension PendingChange.Obstacle {
-  /// What is waited for, under the names of `waitsFor`.
+  /// The obstacles, by the names that `waitsFor` has in JSON.
   fileprivate enum Kind: String, CaseIterable {
     case held, target, referrer, together, zone, halted
 

@@ -12,7 +12,7 @@ extension Command {
       "Unsent are the records with changes that the server has not yet accepted or refused; with --json they are \"unsettled\".",
       "Damage is named where this command has met it; `verify` reads every byte.",
     ],
-    options: [Option("--limit", "N", "At most so many of the held records; `held` lists all of them."), .json],
+    options: [Option("--limit", "N", "Name N held records at most; `held` lists all of them."), .json],
     examples: [
       Example("As text", "strandline status STORE"),
       Example("Check that everything is uploaded", "strandline status --json STORE | grep '\"unsettled\":0'"),

@@ -11,7 +11,7 @@ struct StorePage: PageSource {
   let verbs: PageVerbs
   private let reader: SharedReader
   private let allowsChanges: Bool
-  /// Takes a line on each change that a page has asked for: whoever asked may be gone before the answer.
+  /// Takes a line on each change that a page has asked for: the page may be closed before the answer comes.
   private let tell: @Sendable (String) -> Void
 
   /// How often the store is looked at while a page is open. A writer publishes at once what is durable.

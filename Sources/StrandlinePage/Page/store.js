@@ -919,7 +919,7 @@ class Space {
         el("div", { class: "legend" }, swatch("log", "log", log), swatch("table", "sorted tables", tables),
           contents > 0 && swatch("content", "contents of assets", contents), swatch("other", "other files", others)),
         hint(space.compacted ? `A compaction has removed what nothing needs of the events up to ${count(space.compacted)}.` : "No compaction has removed anything yet.",
-          " What an app's open views and projections keep from going is not in this picture: they are in the app's memory and in no file of the store, so nobody else can see them. In the app RecordStore.diagnostics() lists them."),
+          " The events that an app's open views and projections keep are not in this picture: only the app's memory says which they are. In the app RecordStore.diagnostics() lists them."),
         hurt.map((one) => trouble(text(`${one.file ?? "event " + one.lsn}${one.offset ? ", byte " + count(one.offset) : ""}: ${one.message}`)))),
       card("Segments", "Segments of the log", false,
         plainTable("Segments", ["file", "#events", "#bytes"], space.segments.map((file) => [el("code", {}, text(file.name)),
