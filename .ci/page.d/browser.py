@@ -141,6 +141,11 @@ class Browser:
             self._doctor(params)
         self.change(None)
 
+    def drop(self):
+        """Forgets the answers that were kept back: the page that asked for them has been left."""
+        self.kept = None
+        self.change(None)
+
     def close(self):
         self.process.terminate()
         try:

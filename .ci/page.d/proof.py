@@ -716,9 +716,8 @@ def many_held(browser):
     while not any(one["request"]["method"] == "POST" for one in browser.kept) and time.monotonic() < end:
         browser.listen(0.1)
     check(any(one["request"]["method"] == "POST" for one in browser.kept), "the change is asked for, and its answer kept back")
-    browser.kept = None
     leave(browser, page)
-    browser.change(None)
+    browser.drop()
     check(json.loads(command("held", "--count", "--json", store).stdout)["count"] == 199, "the change was made to its end")
     check("note: the page has done: strandline held" in page.said and "release 'wrong 000'" in page.said, "and the command has said so", page.said)
     browser.errors.clear()
