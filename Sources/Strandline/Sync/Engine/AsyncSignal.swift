@@ -6,20 +6,22 @@ package import StrandlineSystem
 package final class AsyncSignal: Sendable {
   private struct State: Sendable {
     var isSignalled = false
+    /// The time of the present wait is over, and its task does not wait yet, or any more.
+    var isTimedOut = false
     var waiter: CheckedContinuation<Void, Never>?
   }
   private let state = OrderedMutex(State())
 
   package init() {}
 
-  package func signal() {
+  package func signal() { wake { $0.isSignalled = true } }
+
+  /// - Parameter note: is done if no task waits.
+  private func wake(orElse note: (inout State) -> Void) {
     let waiter = state.withLock { state in
-      guard let waiter = state.waiter else {
-        state.isSignalled = true
-        return nil as CheckedContinuation<Void, Never>?
-      }
-      state.waiter = nil
-      return waiter
+      defer { state.waiter = nil }
+      if state.waiter == nil { note(&state) }
+      return state.waiter
     }
     waiter?.resume()
   }
@@ -29,14 +31,11 @@ package final class AsyncSignal: Sendable {
     let timer = Task {
       // Cancelled: the signal came first.
       do { try await clock.sleep(milliseconds: milliseconds) } catch { return }
-      signal()
+      wake { $0.isTimedOut = true }
     }
     await withCheckedContinuation { continuation in
       let isDone = state.withLock { state in
-        if state.isSignalled {
-          state.isSignalled = false
-          return true
-        }
+        if state.isSignalled || state.isTimedOut { return true }
         state.waiter = continuation
         return false
       }
@@ -44,5 +43,7 @@ package final class AsyncSignal: Sendable {
     }
     timer.cancel()
     await timer.value
+    // A signal that came with the end of the time is not met again by the next wait; nor is that end.
+    state.withLock { ($0.isSignalled, $0.isTimedOut) = (false, false) }
   }
 }
