@@ -12,6 +12,7 @@ private final class PacedCloud: ForwardingDatabase {
   let base: any CloudDatabase
   let clock: SimulatedClock
   let times = Mutex<[UInt64]>([])
+  let pages = Atomic(0)
   var minimumInterval: Duration { .milliseconds(250) }
 
   init(_ base: any CloudDatabase, _ clock: SimulatedClock) { (self.base, self.clock) = (base, clock) }
@@ -25,6 +26,7 @@ private final class PacedCloud: ForwardingDatabase {
 
   func zoneChanges(of queries: [ZoneQuery]) async throws -> [ZoneID: Result<ZonePage, CloudError>] {
     note()
+    pages.add(1, ordering: .relaxed)
     return try await base.zoneChanges(of: queries)
   }
 
@@ -65,6 +67,32 @@ private final class PacedCloud: ForwardingDatabase {
     #expect(report.isUnfinished)
     // The last request is taken to last a second.
     #expect((a.clock.monotonicNanoseconds() - begin) / 1_000_000 <= 1_000)
+  }
+
+  @Test func `an erasure that the app takes back during the rest before its request is not sent`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = PacedCloud(a.web(), a.clock)
+    try await a.open(database: cloud)
+    try await a.write("n")
+    _ = try await a.sync()
+    let engine = try await a.open().engine
+    try await engine.eraseZone(.main)
+    let pages = cloud.pages.load(ordering: .relaxed)
+    a.clock.autoAdvance = false
+    let sync = Task { try await engine.sync() }
+    // The page by which the zone is told from another one under its name is the last request before the erasure.
+    while cloud.pages.load(ordering: .relaxed) == pages {
+      if a.clock.sleeperCount > 0 { a.clock.advance(milliseconds: 250) }
+      await Task.yield()
+    }
+    while a.clock.sleeperCount == 0 { await Task.yield() }
+    try await engine.resumeZone(.main)
+    a.clock.autoAdvance = true
+    a.clock.advance(milliseconds: 250)
+    _ = try await sync.value
+    #expect(try await a.web().zones().contains(.main))
+    #expect(try await a.open().status().zones.allSatisfy { $0.lostReason == nil })
+    #expect(try await a.lives("n"))
   }
 
   @Test(arguments: [

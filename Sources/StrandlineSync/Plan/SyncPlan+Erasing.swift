@@ -36,6 +36,13 @@ extension SyncPlan {
     }
   }
 
+  /// Whether a zone is still to be erased, right before the request leaves: the app may have taken the erasure back since it was chosen.
+  package mutating func stillErases(_ zone: ZoneID, _ facts: some SyncFacts) -> Bool {
+    if facts.zone(zone)?.lostReason == .erasing { return true }
+    self[zone].phase = .open
+    return false
+  }
+
   /// The zones whose erasure the server has refused, each with its error.
   func haltedErasures(_ facts: some SyncFacts) -> [ZoneID: CloudError] {
     var halted: [ZoneID: CloudError] = [:]

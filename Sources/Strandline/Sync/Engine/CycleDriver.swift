@@ -114,6 +114,11 @@ struct CycleDriver: Sendable {
   private mutating func carry(out request: SyncRequest) async throws {
     try await carryOutSteps()
     if case .uploadContent(let upload) = request { return try await carry(out: upload) }
+    if case .eraseZone(let zone) = request {
+      let rest = Moment(clock).milliseconds(until: nextDeparture)
+      if rest > 0 { try await clock.sleep(milliseconds: rest) }
+      guard plan.stillErases(zone, StoreFacts(store)) else { return }
+    }
     guard case .modify(let wanted) = request else {
       let outcome: SyncOutcome
       if case .pages(let pages) = request, let known = ahead, pages == [known.request] {
