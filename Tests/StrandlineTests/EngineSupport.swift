@@ -61,6 +61,8 @@ final class RefusingCloud: CloudDatabase {
     var refusal: (@Sendable (Request, [CloudOperation]) -> CloudError?)?
     /// Called before the n-th `modify` (from 1) reaches the server.
     var beforeModify: (@Sendable (Int) async throws -> Void)?
+    /// Called when a batch has arrived, before it is answered.
+    var afterModify: (@Sendable () throws -> Void)?
     /// Called before the n-th page of a zone is asked for (from 1).
     var beforePage: (@Sendable (Int) async throws -> Void)?
     /// Records that pages do not show.
@@ -175,6 +177,7 @@ final class RefusingCloud: CloudDatabase {
         results[name] = .failed(error, serverRecord: server)
       }
     }
+    try script.withLock { $0.afterModify }?()
     if let lost = script.withLock({ $0.lostAnswers.isEmpty ? nil : $0.lostAnswers.removeFirst() }) { throw lost }
     return results.merging(refused) { first, _ in first }
   }

@@ -225,6 +225,14 @@ extension `The plan of a cycle` {
     #expect(driver.appended == ["sent"])
   }
 
+  @Test func `a hold that a person has ended wakes nobody at the time at which it would have ended`() throws {
+    var driver = try edited(["n"])
+    _ = try refused(&driver)
+    #expect(driver.plan.nextDue(at: driver.facts.now)?.milliseconds == 300_000)
+    driver.plan.holdEnded(id("n"), driver.facts)
+    #expect(driver.plan.nextDue(at: driver.facts.now) == nil)
+  }
+
   // MARK: Halts
 
   @Test func `a type that is refused alike is halted, and one of it is tried after a while, and then all`() throws {

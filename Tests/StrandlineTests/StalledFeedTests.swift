@@ -14,6 +14,10 @@ import Testing
     let token = Mutex<ChangeToken?>(nil)
   }
 
+  private final class Holder: Sendable {
+    let task = Mutex<Task<Void, any Error>?>(nil)
+  }
+
   /// The device has sent "n", heard no answer, and was started again.
   private func unheard(_ body: (Device, Device) async throws -> Void) async throws -> (
     a: Device, b: Device, cloud: RefusingCloud
@@ -88,6 +92,48 @@ import Testing
     #expect(try await a.run() == nil)
     #expect(again.sent == [["n"]] && again.count(.zoneChanges) == 1)
     #expect(try await a.owesNothing)
+  }
+
+  @Test func `waits for the end of the feed also where a sync was cancelled that had sent it`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    try await a.write("old")
+    #expect(try await a.run() == nil)
+    let sync = Holder()
+    cloud.refuse { script in
+      script.afterModify = {
+        sync.task.withLock { $0?.cancel() }
+        throw CloudError(.networkError, reason: "away")
+      }
+    }
+    try await a.write("n", ["title": "one"])
+    let task = Task {
+      while sync.task.withLock({ $0 == nil }) { await Task.yield() }
+      _ = try await a.sync()
+    }
+    sync.task.withLock { $0 = task }
+    guard case .failure = await task.result else {
+      Issue.record("the sync was not cancelled")
+      return
+    }
+    try await b.exchange()
+    #expect(try await b.lives("n"))
+    try await b.erase("n")
+    try await b.exchange()
+    // Pages are refused for a while, and nothing else.
+    let sent = cloud.count(.modify)
+    cloud.refuse { script in
+      script.afterModify = nil
+      script.refusal = { request, _ in request == .zoneChanges ? CloudError(.internalError, reason: "not now") : nil }
+    }
+    #expect(try await a.run(waitMillisecondsMax: 0) != nil)
+    #expect(cloud.count(.modify) == sent)
+    cloud.refuse { $0.refusal = nil }
+    #expect(try await a.run() == nil)
+    #expect(try await a.value("n") == nil)
+    try await b.exchange()
+    try await expectAgreement(a, b)
   }
 
   @Test func `that a copy of the log may have sent is deleted where its zone was never made`() async throws {

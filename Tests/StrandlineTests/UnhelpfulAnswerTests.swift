@@ -261,6 +261,26 @@ private func asking() async throws -> (a: Device, cloud: RefusingCloud) {
     #expect(try await a.owesNothing)
   }
 
+  @Test func `a wait that the server names in a lookup for one of two records keeps no other back`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.requests[.modify] = [CloudError(.networkError, reason: "no answer")] }
+    for name in ["n", "m"] { try await a.write(name) }
+    #expect(try await a.run(waitMillisecondsMax: 0) != nil)
+    for name in ["n", "m"] { try await a.erase(name) }
+    cloud.refuse { $0.shown["n"] = .failed(name: "n", CloudError(.throttled, reason: "later", retryAfter: 3_600)) }
+    #expect(try await a.run(waitMillisecondsMax: 20_000)?.retryAfter ?? 0 > 3_000)
+    #expect(try await a.open().pendingChanges().changes.map(\.id.name) == ["n"])
+    // All else goes on, and the one is not asked for before its time.
+    try await a.write("other")
+    let asked = cloud.count(.lookup)
+    #expect(try await a.run(waitMillisecondsMax: 20_000) != nil)
+    #expect(cloud.sent.contains(["other"]) && cloud.count(.lookup) == asked)
+    cloud.refuse { $0.shown = [:] }
+    #expect(try await a.run(waitMillisecondsMax: 4_000_000) == nil)
+    #expect(try await a.owesNothing && cloud.count(.lookup) == asked + 1)
+  }
+
   @Test(arguments: [CloudError.Code.answerTooLarge, .limitExceeded])
   func `a page that is too large is asked for in smaller parts`(_ code: CloudError.Code) async throws {
     let fleet = try Fleet()

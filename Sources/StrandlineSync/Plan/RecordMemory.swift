@@ -22,9 +22,9 @@ package struct RecordMemory: Sendable {
     /// How often in a row the server asked to try it again later, the last such refusal, and the end of the wait that it named, by
     /// the monotonic clock.
     var postponed: (count: Int, error: CloudError, until: UInt64)?
-    /// How often in a row lookups did not bring the server's version, and the last error. Only a lookup that brings it resets
-    /// this, not a refusal of the change.
-    var unshown: (count: Int, error: CloudError)?
+    /// How often in a row lookups did not bring the server's version, the last error, and the end of the wait that it named, by the
+    /// monotonic clock. Only a lookup that brings it resets this, not a refusal of the change.
+    var unshown: (count: Int, error: CloudError, until: UInt64)?
     /// The change that was held last, and how often, once that hold has ended.
     var holds: (lsn: LSN, count: UInt64)?
     /// The server did not find it although it once had it.
@@ -60,9 +60,11 @@ package struct RecordMemory: Sendable {
 
   /// Whether a record's wait is the engine's own, which a person may end: the server has named none.
   func waitsOnOwn(_ id: RecordID) -> Bool {
-    let memory = self[id]
-    return memory.unshown != nil || memory.postponed.map { ($0.error.retryAfterMilliseconds ?? 0) == 0 } ?? false
+    waitError(of: id).map { ($0.retryAfterMilliseconds ?? 0) == 0 } ?? false
   }
+
+  /// Why a record waits for a time; nil if neither a lookup nor an upload has asked for it.
+  func waitError(of id: RecordID) -> CloudError? { all[id].flatMap { $0.unshown?.error ?? $0.postponed?.error } }
 
   private mutating func change(_ id: RecordID, _ body: (inout Memory) -> Void) {
     var memory = self[id]
@@ -85,8 +87,9 @@ package struct RecordMemory: Sendable {
   }
 
   /// A lookup did not bring the server's version of a record.
-  mutating func countUnshown(_ id: RecordID, _ error: CloudError) {
-    change(id) { $0.unshown = (($0.unshown?.count ?? 0) + 1, error) }
+  mutating func countUnshown(_ id: RecordID, _ error: CloudError, at now: Moment) {
+    let until = now.after(milliseconds: error.retryAfterMilliseconds ?? 0)
+    change(id) { $0.unshown = (($0.unshown?.count ?? 0) + 1, error, until) }
   }
 
   /// A hold has ended, and its record is sent again.
@@ -119,7 +122,7 @@ package struct RecordMemory: Sendable {
   mutating func forgetCount(of id: RecordID) {
     change(id) { memory in
       if let unshown = memory.unshown {
-        memory.unshown = (min(unshown.count, Self.holdsAt - 1), unshown.error)
+        memory.unshown = (min(unshown.count, Self.holdsAt - 1), unshown.error, unshown.until)
       } else {
         memory.refusals = min(memory.refusals, Self.holdsAt - 2)
       }

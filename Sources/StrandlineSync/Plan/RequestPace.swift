@@ -22,6 +22,9 @@ package enum RequestKind: String, Hashable, Sendable, CaseIterable {
   case content
   /// A lookup of records that the feed has listed without their fields.
   case listed
+
+  /// Whether such a request brings what this device has to the server.
+  package var sends: Bool { self == .upload || self == .content }
 }
 
 /// The waits between requests to one database.
@@ -187,11 +190,14 @@ package struct RequestPace: Sendable {
       return nil
     }
     if named > 0 || error.holdsEveryKind { all = until } else { kinds[kind] = until }
-    if named > 0 { servers = Until(named, now, error, doing: doing, isServers: true) }
+    // Of two waits that the server names, the one that ends later counts.
+    let before = servers?.rest(now)
+    if named > before?.milliseconds ?? 0 { servers = Until(named, now, error, doing: doing, isServers: true) }
     guard named > 0 || own > Self.loggedMillisecondsMin else { return nil }
+    let rest = servers?.rest(now)
     return Pace(
-      scope: scope, durationMilliseconds: named > 0 ? named : own, wallMilliseconds: now.wall,
-      batchSize: UInt64(operationsMax), isServers: named > 0, reason: Self.reason(error))
+      scope: scope, durationMilliseconds: rest?.milliseconds ?? own, wallMilliseconds: now.wall,
+      batchSize: UInt64(operationsMax), isServers: rest != nil, reason: Self.reason(rest?.error ?? error))
   }
 }
 

@@ -140,10 +140,13 @@ extension SyncPlan {
     // The answer may show that the server went back to an older state.
     if facts.zone(zone)?.isLost == true { noteLoss(of: zone, facts) }
     try changed(taken.touched, facts)
+    // Where others were answered, a wait that the server names is that record's only.
+    let isAnswered = request.names.contains { CloudError.withoutVersion(found[$0]) == nil }
     for name in request.names {
       let id = RecordID(name, zone: zone)
       if let error = CloudError.withoutVersion(found[name]) {
         postponeLookup(of: id, error, facts)
+        if !isAnswered { failedIfNamed(.lookup, error, doing: "looking up '\(id)'", facts) }
       } else {
         if queue.wait(of: id) == .lookup { records.endPostponement(of: id) }
         records.shown(id)
@@ -191,9 +194,8 @@ extension SyncPlan {
     // If no user is signed in, the next request says so; otherwise it is this record alone.
     if error.meaning.item == .signIn { due.forgetAccount() }
     guard queue.wait(of: id) == .lookup else { return }
-    records.countUnshown(id, error)
+    records.countUnshown(id, error, at: facts.now)
     sendAgain(id, facts)
-    failedIfNamed(.lookup, error, doing: "looking up '\(id)'", facts)
   }
 
   // MARK: Refusals
@@ -242,7 +244,7 @@ extension SyncPlan {
   private mutating func lookUpLater(_ zone: ZoneID, _ error: CloudError, _ facts: some SyncFacts) {
     self[zone].lookups.names.formUnion(self[zone].lookups.refused.names)
     for id in self[zone].lookups.names.map({ RecordID($0, zone: zone) }) where queue.wait(of: id) == .lookup {
-      records.countUnshown(id, error)
+      records.countUnshown(id, error, at: facts.now)
       sendAgain(id, facts)
     }
     self[zone].lookups = LookupQueue()

@@ -203,7 +203,8 @@ extension SyncPlan {
     let memory = records[id]
     if let unshown = memory.unshown {
       if unshown.count >= RecordMemory.holdsAt { records.refusedTooOften.append(id) }
-      return wait(id, milliseconds: records.backoff(unshown.count - 1), facts)
+      let named = facts.now.milliseconds(until: unshown.until)
+      return wait(id, milliseconds: max(named, records.backoff(unshown.count - 1)), facts)
     }
     if let postponed = memory.postponed {
       let named = facts.now.milliseconds(until: postponed.until)

@@ -463,8 +463,8 @@ extension SyncPlan {
     }
   }
 
-  /// Whether a request of an earlier process may have created a record, and the zone's feed has not ended since: another device may
-  /// have deleted it, and its creation would bring it back.
+  /// Whether a request may have created a record whose end this device did not hear, and the zone's feed has not ended since: another
+  /// device may have deleted it, and its creation would bring it back.
   private func mayBeDeleted(_ item: UploadItem, _ entry: RecordEntry, _ facts: some SyncFacts) -> Bool {
     !item.isDeletion && entry.base == nil && !queue.hasFetched(item.id.zone) && facts.attempted(entry.pending) != nil
   }

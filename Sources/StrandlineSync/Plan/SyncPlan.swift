@@ -473,7 +473,10 @@ package struct SyncPlan: Sendable {
     due.isFirstCycle = false
     if isFirst { beginChildReviews(facts) }
     beginZones()
-    if keepsOn { lookAgain() }
+    if keepsOn {
+      if facts.hasAttempts { queue.forgetFetches() }
+      lookAgain()
+    }
     due.wasIncomplete = true
     if options.isUserInitiated {
       pace.endOwnWaits()
@@ -596,14 +599,14 @@ package struct SyncPlan: Sendable {
     let next = queue.places.ends.first { (only == nil || $0.zone == only) && !frozen.contains($0.zone) }
     guard let (id, nanoseconds) = next else { return nil }
     // For the caller this is a wait, whatever the refusal was: `.conflict` becomes `.throttled`.
-    let memory = records[id]
+    let named = records.waitError(of: id)
     let error =
-      memory.postponed?.error ?? memory.unshown?.error
+      named
       ?? CloudError(.conflict, reason: "'\(id)' was \(records.refusalsError(of: id).reason)")
     return RequestPace.Wait(
       milliseconds: facts.now.milliseconds(until: nanoseconds), error: error,
       doing: "uploading to zone '\(id.zone)'",
-      isServers: memory.postponed != nil && !records.waitsOnOwn(id), isOfPart: true)
+      isServers: named != nil && !records.waitsOnOwn(id), isOfPart: true)
   }
 
   /// When the first of all timed waits ends; nil if there is none.
@@ -624,6 +627,7 @@ package struct SyncPlan: Sendable {
   /// A person has released a held record, or discarded its change.
   package mutating func holdEnded(_ id: RecordID, _ facts: some SyncFacts) {
     records.forgetRefusals(of: id)
+    records.holdEnds.remove(id)
     queue.wake(id)
     queue.changed(id, facts)
   }

@@ -143,7 +143,10 @@ package struct OutgoingQueue: Sendable {
   /// What a zone has had is not known any more.
   mutating func forgetFetch(of zone: ZoneID) { fetchedZones.remove(zone) }
 
-  /// Whether a zone was fetched to its end since this process began.
+  /// A request was sent whose end this device did not hear: what it may have created waits for the end of its zone's feed.
+  mutating func forgetFetches() { fetchedZones = [] }
+
+  /// Whether a zone was fetched to its end since this process began, and since the last request whose end it did not hear.
   func hasFetched(_ zone: ZoneID) -> Bool { fetchedZones.contains(zone) }
 
   /// Records of a zone have changed at the server: a deletion that references prevented may be possible now.
