@@ -87,6 +87,31 @@ import Testing
     try await new.close()
   }
 
+  @Test func `ends with the suspension of its store between two tries, and a call after it goes on`() async throws {
+    let (_, new, cloud) = try await devices()
+    try await new.close()
+    cloud.refuse { $0.refusal = { _, _ in CloudError(.networkError, reason: "away") } }
+    new.clock.autoAdvance = false
+    let store = try await new.open(database: cloud) { $0.isAutomatic = true }
+    let ended = Mutex(false)
+    let waiting = Task {
+      defer { ended.withLock { $0 = true } }
+      try await store.engine.fetched()
+    }
+    for await status in try store.engine.statuses where status.failureCode == .unreachable { break }
+    while new.clock.sleeperCount == 0 { await Task.yield() }
+    try await store.suspend()
+    for _ in 0..<100_000 where !ended.withLock({ $0 }) { await Task.yield() }
+    waiting.cancel()
+    #expect(await Self.failure { try await waiting.value } == .suspended)
+    new.clock.autoAdvance = true
+    cloud.refuse { $0.refusal = nil }
+    try await store.resume()
+    try await store.engine.fetched()
+    #expect(store.recordCount == 7)
+    try await new.close()
+  }
+
   @Test func `ends with its task`() async throws {
     let (_, new, cloud) = try await devices()
     try await new.close()

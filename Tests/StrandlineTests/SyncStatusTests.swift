@@ -214,6 +214,33 @@ private final class Seen: Sendable {
     #expect(try await a.status.waits == SyncStatus.Waits())
   }
 
+  @Test func `a cycle that is cancelled ends no failure, neither in the status nor in the last error`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.requests[.databaseChanges] = [CloudError(.authenticationRequired, reason: "who?")] }
+    #expect(try await a.run()?.code == .needsSignIn)
+    let engine = try await a.open().engine
+    let sync = Mutex<Task<Void, any Error>?>(nil)
+    cloud.refuse { script in
+      script.afterModify = {
+        sync.withLock { $0?.cancel() }
+        throw CloudError(.networkError, reason: "away")
+      }
+    }
+    try await a.write("n")
+    let task = Task {
+      while sync.withLock({ $0 == nil }) { await Task.yield() }
+      _ = try await a.sync()
+    }
+    sync.withLock { $0 = task }
+    await #expect(throws: CancellationError.self) { try await task.value }
+    #expect(try await a.status.failureCode == .needsSignIn)
+    #expect(engine.lastError?.code == .needsSignIn)
+    cloud.refuse { $0.afterModify = nil }
+    #expect(try await a.run() == nil)
+    #expect(engine.lastError == nil)
+  }
+
   @Test func `names a type that is refused as a whole, a lost zone, and a sign-in that is needed`() async throws {
     let fleet = try Fleet()
     let a = fleet.device("a")

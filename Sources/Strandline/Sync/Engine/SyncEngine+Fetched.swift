@@ -26,6 +26,7 @@ extension SyncEngine {
       }
       var signals = watch.signals().makeAsyncIterator()
       while try !hasFetched() {
+        try store.requireWritable()
         if let error = lastError, !endsByItself(error) { throw error }
         guard isAutomatic else {
           throw StrandlineError(.throttled, "not everything is fetched yet; call again, or let the engine be automatic")

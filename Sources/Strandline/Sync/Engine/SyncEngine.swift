@@ -41,7 +41,6 @@ public final class SyncEngine: SyncDriver {
   /// The last cycle's result.
   private struct LastCycle: Sendable {
     var report: SyncReport?
-    var failure: CycleFailure?
     /// The end of the first timed wait.
     var nextDue: NextDue?
   }
@@ -223,9 +222,7 @@ public final class SyncEngine: SyncDriver {
 
   private func ended(_ plan: borrowing SyncPlan, _ error: (any Error)?) {
     let now = Moment(store.environment.clock)
-    let isOfPart = plan.cycle.failsInPart
-    let failure = (error as? StrandlineError).map { CycleFailure(error: $0, isOfPart: isOfPart) }
-    let last = LastCycle(report: plan.cycle.report, failure: failure, nextDue: plan.nextDue(at: now))
+    let last = LastCycle(report: plan.cycle.report, nextDue: plan.nextDue(at: now))
     lastCycle.withLock { $0 = last }
     watch.cycleEnded(plan, plan.allRefusedZones(StoreFacts(store)), plan.pace.longestWait(at: now), error)
   }
@@ -339,8 +336,8 @@ public final class SyncEngine: SyncDriver {
   /// For tests: the report of the last cycle; nil before the first.
   package var lastReport: SyncReport? { lastCycle.withLock { $0.report } }
 
-  /// Why the last cycle failed; nil if it did not.
-  public var lastError: StrandlineError? { lastCycle.withLock { $0.failure?.error } }
+  /// Why the last cycle failed; nil if it did not. A cycle that was cancelled does not count: the one before it does.
+  public var lastError: StrandlineError? { watch.failure?.error }
 
   // MARK: Automatic cycles
 
@@ -408,7 +405,7 @@ public final class SyncEngine: SyncDriver {
   }
 
   /// Whether the last cycle failed only in a zone, a type or a record: then there is no backoff before the next one.
-  package var failsInPart: Bool { lastCycle.withLock { $0.failure?.isOfPart == true } }
+  package var failsInPart: Bool { watch.failure?.isOfPart == true }
 
   /// The end of the first timed wait, as of the end of the last cycle; nil if there was none.
   package var nextDue: NextDue? { lastCycle.withLock { $0.nextDue } }

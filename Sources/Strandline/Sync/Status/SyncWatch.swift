@@ -279,6 +279,9 @@ final class SyncWatch: Sendable {
 
   var isStopped: Bool { state.withLock { $0.isStopped } }
 
+  /// Why the last cycle failed that was not cancelled; nil if it did not.
+  var failure: CycleFailure? { state.withLock { $0.failure } }
+
   private func publish() {
     let followers = state.withLock { Array($0.followers.values) }
     for follower in followers { follower.yield() }
@@ -345,7 +348,7 @@ final class SyncWatch: Sendable {
   private static func phase(_ state: State, _ status: SyncStatus) -> SyncStatus.Phase {
     if state.isStopped { return .stopped }
     if state.isSuspended { return .paused }
-    if state.isRunning, let request = state.request { return request.kind == .upload ? .uploading : .fetching }
+    if state.isRunning, let request = state.request { return request.kind.sends ? .uploading : .fetching }
     if status.wait != nil { return .waiting }
     if state.isRunning { return .fetching }
     if [.needsSignIn, .accountMismatch, .fromTheFuture].contains(status.failureCode) || !status.halts.isEmpty
