@@ -229,8 +229,15 @@ extension `The plan of a cycle` {
     var driver = try edited(["n"])
     _ = try refused(&driver)
     #expect(driver.plan.nextDue(at: driver.facts.now)?.milliseconds == 300_000)
+    let held = try #require(driver.facts.held(id("n")))
+    try driver.facts.append([.released(Released(id: held.id, lsn: held.lsn))])
     driver.plan.holdEnded(id("n"), driver.facts)
     #expect(driver.plan.nextDue(at: driver.facts.now) == nil)
+    driver.begin()
+    _ = try refused(&driver)
+    // It is held again before the engine hears that a person has ended the first hold.
+    driver.plan.holdEnded(id("n"), driver.facts)
+    #expect(driver.plan.nextDue(at: driver.facts.now) != nil)
   }
 
   // MARK: Halts

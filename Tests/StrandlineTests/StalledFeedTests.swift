@@ -136,6 +136,27 @@ import Testing
     try await expectAgreement(a, b)
   }
 
+  @Test func `whose record the server postpones is sent again at its time, also by cycles that wait for nothing`()
+    async throws
+  {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("old")
+    #expect(try await a.run() == nil)
+    let codes: [CloudError.Code] = [.throttled, .internalError, .zoneBusy, .throttled]
+    cloud.refuse { $0.items["n"] = codes.map { CloudError($0, reason: "later") } }
+    try await a.write("n")
+    let asked = cloud.requestCount
+    for _ in 0..<30 where try await !a.owesNothing {
+      try await a.run(waitMillisecondsMax: 0, isUserInitiated: false)
+      a.clock.advance(milliseconds: 10_000)
+    }
+    #expect(try await a.owesNothing)
+    #expect(cloud.sent.count { $0.contains("n") } == 5)
+    // A list and a page before each upload.
+    #expect(cloud.requestCount - asked <= 60)
+  }
+
   @Test func `that a copy of the log may have sent is deleted where its zone was never made`() async throws {
     let (a, work) = (try Fleet().device("a"), ZoneID("Work"))
     let cloud = try await a.openRefusing()

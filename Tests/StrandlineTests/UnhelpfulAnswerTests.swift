@@ -281,6 +281,29 @@ private func asking() async throws -> (a: Device, cloud: RefusingCloud) {
     #expect(try await a.owesNothing && cloud.count(.lookup) == asked + 1)
   }
 
+  @Test func `a record for which the server names a wait again and again keeps no other back, and is held as long`()
+    async throws
+  {
+    let (a, cloud) = try await asking()
+    cloud.refuse { $0.shown["n"] = .failed(name: "n", CloudError(.throttled, reason: "later", retryAfter: 3_600)) }
+    #expect(try await a.run(waitMillisecondsMax: 0) != nil)
+    var lookups = cloud.count(.lookup)
+    for number in 1..<9 {
+      a.clock.advance(milliseconds: 3_601_000)
+      #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) != nil)
+      try await a.write("other\(number)")
+      try await a.run(waitMillisecondsMax: 0, isUserInitiated: false)
+      #expect(cloud.sent.last == ["other\(number)"])
+      #expect(cloud.count(.lookup) == lookups + 1)
+      lookups += 1
+    }
+    let held = try await a.open().status().held
+    #expect(held.map(\.retryDelay) == [.seconds(3_600)])
+    a.clock.advance(milliseconds: 600_000)
+    try await a.run(waitMillisecondsMax: 0)
+    #expect(cloud.count(.lookup) == lookups, "no person ends what the server has named")
+  }
+
   @Test(arguments: [CloudError.Code.answerTooLarge, .limitExceeded])
   func `a page that is too large is asked for in smaller parts`(_ code: CloudError.Code) async throws {
     let fleet = try Fleet()

@@ -58,9 +58,9 @@ package struct RecordMemory: Sendable {
     } ?? false
   }
 
-  /// Whether a record's wait is the engine's own, which a person may end: the server has named none.
-  func waitsOnOwn(_ id: RecordID) -> Bool {
-    waitError(of: id).map { ($0.retryAfterMilliseconds ?? 0) == 0 } ?? false
+  /// Whether a record's wait is the engine's own, which a person may end: the server has named none, or its is over.
+  func waitsOnOwn(_ id: RecordID, at now: Moment) -> Bool {
+    (all[id]?.unshown?.until ?? all[id]?.postponed?.until).map { $0 <= now.nanoseconds } ?? false
   }
 
   /// Why a record waits for a time; nil if neither a lookup nor an upload has asked for it.
@@ -144,7 +144,8 @@ package struct RecordMemory: Sendable {
       words += ", each time after the server was asked for its newest version"
     }
     if memory.refusal != nil { words += ", at last with \(error.code.rawValue): \(error.reason)" }
-    return CloudError(error.code, reason: words, requestUUID: error.requestUUID)
+    return CloudError(
+      error.code, reason: words, retryAfter: memory.unshown?.error.retryAfter, requestUUID: error.requestUUID)
   }
 
   // MARK: Doubts

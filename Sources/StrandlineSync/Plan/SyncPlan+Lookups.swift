@@ -140,13 +140,11 @@ extension SyncPlan {
     // The answer may show that the server went back to an older state.
     if facts.zone(zone)?.isLost == true { noteLoss(of: zone, facts) }
     try changed(taken.touched, facts)
-    // Where others were answered, a wait that the server names is that record's only.
-    let isAnswered = request.names.contains { CloudError.withoutVersion(found[$0]) == nil }
+    paceLookups(request, found, facts)
     for name in request.names {
       let id = RecordID(name, zone: zone)
       if let error = CloudError.withoutVersion(found[name]) {
         postponeLookup(of: id, error, facts)
-        if !isAnswered { failedIfNamed(.lookup, error, doing: "looking up '\(id)'", facts) }
       } else {
         if queue.wait(of: id) == .lookup { records.endPostponement(of: id) }
         records.shown(id)
@@ -186,6 +184,19 @@ extension SyncPlan {
     }
     self[zone].ending = ending
     return proved
+  }
+
+  /// Rests if the server names a wait and answers nothing: it is overloaded. Where it answers others, or refuses the same records again
+  /// and again, these records are the cause, and wait alone.
+  private mutating func paceLookups(
+    _ request: LookupRequest, _ found: [CloudName: CloudResult], _ facts: some SyncFacts
+  ) {
+    let errors = request.names.compactMap { CloudError.withoutVersion(found[$0]) }
+    let isNews = request.names.contains { records[RecordID($0, zone: request.zone)].unshown == nil }
+    guard errors.count == request.names.count, isNews,
+      let longest = errors.max(by: { ($0.retryAfter ?? 0) < ($1.retryAfter ?? 0) })
+    else { return }
+    failedIfNamed(.lookup, longest, doing: SyncRequest.lookUp(request).words, facts)
   }
 
   /// A lookup did not bring the server's version of a record. If an upload waits for it, the record is looked up again, with a

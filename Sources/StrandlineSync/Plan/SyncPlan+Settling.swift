@@ -73,6 +73,7 @@ extension SyncPlan {
   // MARK: Waits of refused records
 
   mutating func goOn(after answer: UploadAnswer, _ facts: some SyncFacts) throws {
+    queue.heard()
     let zone = answer.zone
     var (wait, missingZone): (CloudError?, CloudError?) = (nil, nil)
     var isOverloaded = false

@@ -157,6 +157,7 @@ extension SyncPlan {
   /// An upload failed on this device, and nothing was sent.
   package mutating func unsent(_ request: UploadRequest) -> StoreStep {
     queue.ended()
+    queue.heard()
     return .append(Self.refusedEvents(of: request.uploads))
   }
 
@@ -171,6 +172,7 @@ extension SyncPlan {
     case .success: preconditionFailure("the answer to an upload of another kind")
     case .failure(let error):
       defer { if !request.isAtomic { wakeUnlessWaiting(request.followers) } }
+      queue.heard()
       try takeRefusal(of: request, error, facts)
     }
   }

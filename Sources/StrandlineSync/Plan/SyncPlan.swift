@@ -473,14 +473,12 @@ package struct SyncPlan: Sendable {
     due.isFirstCycle = false
     if isFirst { beginChildReviews(facts) }
     beginZones()
-    if keepsOn {
-      if facts.hasAttempts { queue.forgetFetches() }
-      lookAgain()
-    }
+    queue.forgetUnheardFetch()
+    if keepsOn { lookAgain() }
     due.wasIncomplete = true
     if options.isUserInitiated {
       pace.endOwnWaits()
-      for id in queue.places.ends.ids where records.waitsOnOwn(id) { queue.wake(id) }
+      for id in queue.places.ends.ids where records.waitsOnOwn(id, at: now) { queue.wake(id) }
     }
     let owners = queue.beginCycle(
       isUserInitiated: options.isUserInitiated, erasures: zonesToErase(facts), at: now.nanoseconds)
@@ -606,7 +604,7 @@ package struct SyncPlan: Sendable {
     return RequestPace.Wait(
       milliseconds: facts.now.milliseconds(until: nanoseconds), error: error,
       doing: "uploading to zone '\(id.zone)'",
-      isServers: named != nil && !records.waitsOnOwn(id), isOfPart: true)
+      isServers: named != nil && !records.waitsOnOwn(id, at: facts.now), isOfPart: true)
   }
 
   /// When the first of all timed waits ends; nil if there is none.
@@ -627,7 +625,8 @@ package struct SyncPlan: Sendable {
   /// A person has released a held record, or discarded its change.
   package mutating func holdEnded(_ id: RecordID, _ facts: some SyncFacts) {
     records.forgetRefusals(of: id)
-    records.holdEnds.remove(id)
+    // A newer change may be held since.
+    if facts.held(id) == nil { records.holdEnds.remove(id) }
     queue.wake(id)
     queue.changed(id, facts)
   }

@@ -27,6 +27,8 @@ extension SyncEngine {
       var signals = watch.signals().makeAsyncIterator()
       while try !hasFetched() {
         try store.requireWritable()
+        // The watch knows it before the store does.
+        if watch.isSuspended { throw StrandlineError.suspended }
         if let error = lastError, !endsByItself(error) { throw error }
         guard isAutomatic else {
           throw StrandlineError(.throttled, "not everything is fetched yet; call again, or let the engine be automatic")

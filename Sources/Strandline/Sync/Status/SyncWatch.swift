@@ -278,6 +278,7 @@ final class SyncWatch: Sendable {
   // MARK: Statuses
 
   var isStopped: Bool { state.withLock { $0.isStopped } }
+  var isSuspended: Bool { state.withLock { $0.isSuspended } }
 
   /// Why the last cycle failed that was not cancelled; nil if it did not.
   var failure: CycleFailure? { state.withLock { $0.failure } }

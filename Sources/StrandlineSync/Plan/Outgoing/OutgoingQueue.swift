@@ -27,6 +27,14 @@ private struct Batches: Sendable {
   var count = 0
 }
 
+/// Which zones' feeds have shown what earlier requests have created.
+private struct FetchedZones: Sendable {
+  /// The zones whose feed has ended since this process began.
+  var zones: Set<ZoneID> = []
+  /// The zone of a request that has left, and whose end is not known.
+  var unheard: ZoneID?
+}
+
 /// The pending records: those that are ready, and the waits of the others.
 package struct OutgoingQueue: Sendable {
   /// How many mutations are read at a time.
@@ -52,8 +60,7 @@ package struct OutgoingQueue: Sendable {
   /// Records that have to be looked up: deleted ones whose creation a request may have carried, and those of which a lookup
   /// failed that a conflict had asked for.
   var lookups: [RecordID] = []
-  /// The zones whose feed has ended since this process began.
-  private var fetchedZones: Set<ZoneID> = []
+  private var fetched = FetchedZones()
   /// Types and zones that the server refuses as a whole (UploadHalts.swift).
   package private(set) var halts = UploadHalts()
   private var passedOver = PassedOver()
@@ -134,20 +141,26 @@ package struct OutgoingQueue: Sendable {
   ///
   /// - Returns: the records that waited.
   mutating func fetched(_ zone: ZoneID) -> [RecordID] {
-    fetchedZones.insert(zone)
+    fetched.zones.insert(zone)
     let ids = places.ids(waitingFor: .fetch(zone))
     for id in ids { refusedTags[id] = nil }
     return ids
   }
 
   /// What a zone has had is not known any more.
-  mutating func forgetFetch(of zone: ZoneID) { fetchedZones.remove(zone) }
-
-  /// A request was sent whose end this device did not hear: what it may have created waits for the end of its zone's feed.
-  mutating func forgetFetches() { fetchedZones = [] }
+  mutating func forgetFetch(of zone: ZoneID) { fetched.zones.remove(zone) }
 
   /// Whether a zone was fetched to its end since this process began, and since the last request whose end it did not hear.
-  func hasFetched(_ zone: ZoneID) -> Bool { fetchedZones.contains(zone) }
+  func hasFetched(_ zone: ZoneID) -> Bool { fetched.zones.contains(zone) }
+
+  /// The end of the request under way is known, and durable where it says something.
+  mutating func heard() { fetched.unheard = nil }
+
+  /// A cycle begins. If the last one ended within a request, what that may have created waits for the end of its zone's feed.
+  mutating func forgetUnheardFetch() {
+    if let zone = fetched.unheard { fetched.zones.remove(zone) }
+    heard()
+  }
 
   /// Records of a zone have changed at the server: a deletion that references prevented may be possible now.
   mutating func referencesMayHaveChanged(in zone: ZoneID) { wakeAll(.references(zone)) }
@@ -257,6 +270,7 @@ package struct OutgoingQueue: Sendable {
 
   /// A request with these changes leaves: from now on the server may have them.
   mutating func leaves(_ items: [UploadItem]) {
+    fetched.unheard = items.first?.id.zone
     for item in items {
       lanes[item.id.zone]?.cascades.forgetTargets(of: item.id.key)
       places[item.id] = .inFlight(item.lsn)
