@@ -129,28 +129,14 @@ package enum FolderFate: String, CaseIterable, Sendable {
     case .emptiedAndFilled:
       try disk.folder(Self.path).removeContents()
       try disk.folder(Self.path).sync()
-      Self.put(disk.files(in: Self.otherPath), over: Self.path, disk)
-    case .overwrittenByOlder: Self.put(disk.files(in: Self.olderPath), over: Self.path, disk)
-    case .overwrittenByAnother: Self.put(disk.files(in: Self.otherPath), over: Self.path, disk)
-    case .overwrittenBySameSession: Self.put(copy, over: Self.path, disk)
+      disk.put(disk.files(in: Self.otherPath), over: Self.path)
+    case .overwrittenByOlder: disk.put(disk.files(in: Self.olderPath), over: Self.path)
+    case .overwrittenByAnother: disk.put(disk.files(in: Self.otherPath), over: Self.path)
+    case .overwrittenBySameSession: disk.put(copy, over: Self.path)
     case .remounted: disk.remount()
     }
     try disk.folder("/").sync()
     return nil
-  }
-
-  /// Puts files into those that are there, as `cp -r` does.
-  package static func put(_ files: [String: [UInt8]], over path: String, _ disk: SimulatedDisk) {
-    for (name, bytes) in files.sorted(by: { $0.key < $1.key }) { disk.poke(path + name, bytes) }
-  }
-}
-
-extension SimulatedDisk {
-  /// The files under a folder and their bytes; the names begin with "/".
-  package func files(in path: String) -> [String: [UInt8]] {
-    var result: [String: [UInt8]] = [:]
-    for file in paths where file.hasPrefix(path + "/") { result[String(file.dropFirst(path.count))] = peek(file) }
-    return result
   }
 }
 

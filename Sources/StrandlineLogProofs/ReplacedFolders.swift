@@ -31,7 +31,7 @@ package struct ReplacedFolders {
   package init() throws {
     base = SimulatedDisk()
     try Self.make(base, Self.path, seed: 1, events: 0..<4)
-    FolderFate.put(base.files(in: Self.path), over: FolderFate.olderPath, base)
+    base.put(base.files(in: Self.path), over: FolderFate.olderPath)
     try Self.make(base, Self.path, seed: 2, events: 4..<8)
     try Self.make(base, FolderFate.otherPath, seed: 3, events: 90..<93)
     try base.folder("/").sync()

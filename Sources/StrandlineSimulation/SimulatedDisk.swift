@@ -207,6 +207,18 @@ public final class SimulatedDisk: FileSystem {
     }
   }
 
+  /// The files under a folder and their bytes; the names begin with "/".
+  package func files(in path: String) -> [String: [UInt8]] {
+    var result: [String: [UInt8]] = [:]
+    for file in paths where file.hasPrefix(path + "/") { result[String(file.dropFirst(path.count))] = peek(file) }
+    return result
+  }
+
+  /// Puts files into those of a folder, durably, as `cp -r` does.
+  package func put(_ files: [String: [UInt8]], over path: String) {
+    for (name, bytes) in files.sorted(by: { $0.key < $1.key }) { poke(path + name, bytes) }
+  }
+
   /// Damages a file at rest: replaces its bytes durably. Creates the file and its directories if they are missing.
   package func poke(_ path: String, _ bytes: [UInt8]) {
     state.withLock { state in

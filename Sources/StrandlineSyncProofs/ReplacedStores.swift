@@ -47,12 +47,12 @@ package struct ReplacedStores {
     base = SimulatedDisk()
     try Self.make(base, Self.path, ["a", "b"], seed: 1)
     try Self.leave("left before", for: Self.path, base, seed: 4)
-    FolderFate.put(base.files(in: Self.path), over: FolderFate.olderPath, base)
+    base.put(base.files(in: Self.path), over: FolderFate.olderPath)
     try Self.make(base, Self.path, ["c", "d"], seed: 2)
     try Self.make(base, FolderFate.otherPath, [Self.othersName], seed: 3)
     try Self.leave("left for another", for: FolderFate.otherPath, base, seed: 5)
     for path in [Self.contentsPath, Self.contentsPath + "/assets"] { try base.makeDirectory(path) }
-    FolderFate.put([Self.contentFile: Self.content], over: Self.contentsPath, base)
+    base.put([Self.contentFile: Self.content], over: Self.contentsPath)
     for path in [Self.contentsPath + "/assets", Self.contentsPath, "/"] { try base.folder(path).sync() }
   }
 

@@ -48,7 +48,7 @@ import Testing
     let backup = made.files(in: storePath)
     let disk = SimulatedDisk()
     let log = try openLog(disk, seed: 8)
-    FolderFate.put(backup, over: storePath, disk)
+    disk.put(backup, over: storePath)
     let error = logError { try log.close() }
     #expect(error?.code == .replaced)
     // A group between two comparisons may have gone into the copy.
@@ -107,7 +107,7 @@ import Testing
     let reader = try LogReader.open(at: storePath, environment: .simulated(disk, seed: 9))
     try reader.poll { _ in }
     try disk.folder(storePath).removeContents()
-    FolderFate.put(made.files(in: storePath), over: storePath, disk)
+    disk.put(made.files(in: storePath), over: storePath)
     var seen = 0
     for _ in 0..<2 { #expect(logError { try reader.poll { _ in seen += 1 } }?.code == .replaced) }
     #expect(seen == 0 && reader.lastLSN == 3)
@@ -310,7 +310,7 @@ import Testing
     for number in 3..<5 { try log.write(body(number)) }
     faults.plan(DiskFault([.write], pathSuffix: "/CONTROL", error: .device("", "")))
     try log.write(body(5))
-    FolderFate.put(copy, over: storePath, disk)
+    disk.put(copy, over: storePath)
     #expect(throws: LogError.self) { try log.write(body(6)) }
     #expect(throws: LogError.self) { try log.close() }
     #expect(disk.files(in: storePath)["/CONTROL"] == copy["/CONTROL"])

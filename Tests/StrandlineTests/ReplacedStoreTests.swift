@@ -91,7 +91,7 @@ extension RecordStore {
       }
     }
     try leave("early")
-    FolderFate.put(disk.files(in: "/store"), over: FolderFate.olderPath, disk)
+    disk.put(disk.files(in: "/store"), over: FolderFate.olderPath)
     let store = try open(disk, seed: 3)
     #expect(try store.names() == ["early", "own"])
     let second = try fate.befall(disk, [:]) { disk in try open(disk, seed: 4) }
@@ -210,7 +210,7 @@ extension RecordStore {
       for path in disk.paths where path.hasPrefix("/store/") && files[String(path.dropFirst(6))] == nil {
         disk.pokeRemove(path)
       }
-      FolderFate.put(files, over: "/store", disk)
+      disk.put(files, over: "/store")
     }
     put(older)
     if later > 0 {

@@ -50,6 +50,8 @@ final class WorldDevice: Sendable {
     /// Where the store's folder is, and where it was when the store was opened.
     var path = "/store"
     var openedPath = "/store"
+    /// Where the open store is, if a copy of before was put in its place.
+    var displacedPath: String?
     /// In another process.
     var reader: RecordStore?
     /// The last event that the app was told of since the power was cut last.
@@ -80,9 +82,19 @@ final class WorldDevice: Sendable {
   var backup: Backup? { parts.withLock { $0.backup } }
   /// Where the store's folder is.
   var path: String { parts.withLock { $0.path } }
-  /// Where it was before it was moved, while the store is open; nil if it is where the store was opened.
-  var leftPath: String? {
-    parts.withLock { $0.store != nil && $0.path != $0.openedPath ? $0.openedPath : nil }
+  /// What became of the folder of the open store; nil if it is where the store was opened.
+  enum Fate {
+    /// It is at `path` now.
+    case moved(from: String)
+    /// It is here now, and a copy of before is at `path`.
+    case replaced(movedTo: String)
+  }
+  var fate: Fate? {
+    parts.withLock { parts in
+      guard parts.store != nil else { return nil }
+      if let place = parts.displacedPath { return .replaced(movedTo: place) }
+      return parts.path == parts.openedPath ? nil : .moved(from: parts.openedPath)
+    }
   }
   /// How often the store was opened.
   var starts: UInt64 { parts.withLock { $0.starts } }
@@ -139,9 +151,11 @@ final class WorldDevice: Sendable {
   }
 
   /// A reader of its store in another process, opened now.
-  func reader() throws -> RecordStore {
+  ///
+  /// - Parameter path: where the store is; nil: where the app opens it.
+  func reader(at path: String? = nil) throws -> RecordStore {
     try RecordStore.openReadOnlyBlocking(
-      at: path, environment: StoreEnvironment(readersEnvironment(disk), isSimulated: true))
+      at: path ?? self.path, environment: StoreEnvironment(readersEnvironment(disk), isSimulated: true))
   }
 
   /// The reader that another process keeps open; nil if none does.
@@ -179,6 +193,37 @@ final class WorldDevice: Sendable {
     try disk.renameFolder(path, to: place)
     try disk.folder("/").sync()
     parts.withLock { $0.path = place }
+  }
+
+  /// Moves the folder of the store away, and puts the copy of before that is kept in its place. When this returns, that is durable.
+  func putBackupInPlace() throws {
+    guard let backup else { return }
+    let (disk, path) = parts.withLock { ($0.disk, $0.path) }
+    let place = "/displaced"
+    try disk.renameFolder(path, to: place)
+    try disk.folder("/").sync()
+    disk.put(backup.disk.files(in: backup.path), over: path)
+    parts.withLock { $0.displacedPath = place }
+  }
+
+  /// The names of the files at the path that are not those of the copy of before.
+  func changesOfBackup() -> [String] {
+    let put = backup.map { $0.disk.files(in: $0.path) } ?? [:]
+    let found = disk.files(in: path)
+    return Set(put.keys).union(found.keys).filter { put[$0] != found[$0] }.sorted()
+  }
+
+  /// The app goes on with the copy of before that was put in the place of its store, which is removed.
+  func goOnWithBackup(reading: WorldReading) throws {
+    let place = parts.withLock { parts in
+      defer { parts.displacedPath = nil }
+      (parts.store, parts.reader, parts.reading) = (nil, nil, reading)
+      (parts.unjudged, parts.acknowledged) = ([], .zero)
+      return parts.displacedPath
+    }
+    guard let place else { return }
+    try disk.folder(place).removeContents()
+    try disk.removeDirectory(place)
   }
 
   /// Syncs once. This is the one place that knows how the engine is driven.
@@ -220,7 +265,7 @@ final class WorldDevice: Sendable {
     _ = try await open()
   }
 
-  /// Lets the app end a store whose folder was moved.
+  /// Lets the app end a store whose folder was moved, or replaced.
   ///
   /// - Returns: what it is told.
   func closeMoved() async -> (any Error)? {

@@ -64,7 +64,7 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
   public static let crowds = WorldFaults(rawValue: 1 << 24)
   /// Other processes that read a device's store, also in the middle of a write or a sync.
   public static let readers = WorldFaults(rawValue: 1 << 25)
-  /// Folders of stores that a person moves while an app has them open.
+  /// Folders of stores that a person moves, or in whose place an older copy is put, while an app has them open.
   public static let moves = WorldFaults(rawValue: 1 << 26)
   /// Defaults that every device saves, edits and deletes, often before it has fetched what the others have of them.
   public static let defaults = WorldFaults(rawValue: 1 << 27)
@@ -230,6 +230,8 @@ package enum WorldCase: String, Hashable, Sendable, CaseIterable {
   case movedFolder
   /// A store whose folder was moved in the middle of a write or a sync.
   case movedFolderMeanwhile
+  /// An older copy that was put in the place of an open store.
+  case replacedFolder
   /// A write or a sync that was refused because the store's folder was moved in the middle of it.
   case refusedAfterMove
   /// A default that an app saved.
@@ -273,7 +275,7 @@ package enum WorldCase: String, Hashable, Sendable, CaseIterable {
     case .screenSave: .screens
     case .crowd: .crowds
     case .refreshedReader, .readerMeanwhile: .readers
-    case .movedFolder, .movedFolderMeanwhile, .refusedAfterMove: .moves
+    case .movedFolder, .movedFolderMeanwhile, .replacedFolder, .refusedAfterMove: .moves
     case .savedDefault, .knownDefault, .editedDefault: .defaults
     }
   }

@@ -546,17 +546,24 @@ struct WorldRun {
     guard let backup = device.backup else { return }
     _ = try await device.open()
     try device.readOn()
-    memory.forfeit(device.number, after: backup.lsn)
-    together.forfeit(device.number, after: backup.lsn)
-    tallies.forfeit(device.number, after: backup.lsn)
-    var reading = device.reading
-    (reading.upTo, reading.listed) = (backup.lsn, backup.listed)
-    reading.forgetEvents(after: backup.lsn)
-    await device.replaceDisk(by: backup.disk, at: backup.path, reading: reading)
-    if backup.turnCount != device.clock.turnCount { device.clock.forgetsTurn() }
+    await device.replaceDisk(by: backup.disk, at: backup.path, reading: forfeit(device, back: backup))
     device.line.forgetWait()
     tally[.restore] += 1
     say("\(device.name) gets its disk of event \(backup.lsn) back")
+  }
+
+  /// A device goes back to what it was: what it was told since may be gone.
+  ///
+  /// - Returns: what is read of the log that it goes on with.
+  mutating func forfeit(_ device: WorldDevice, back backup: WorldDevice.Backup) -> WorldReading {
+    memory.forfeit(device.number, after: backup.lsn)
+    together.forfeit(device.number, after: backup.lsn)
+    tallies.forfeit(device.number, after: backup.lsn)
+    if backup.turnCount != device.clock.turnCount { device.clock.forgetsTurn() }
+    var reading = device.reading
+    (reading.upTo, reading.listed) = (backup.lsn, backup.listed)
+    reading.forgetEvents(after: backup.lsn)
+    return reading
   }
 
   mutating func restart(_ device: WorldDevice, seed: UInt64) async throws {
@@ -593,7 +600,7 @@ struct WorldRun {
     let isMoved = (error as? StrandlineError).map { self.isMoved(device, $0) } ?? false
     if isOff { tally[.powerCutInSync] += 1 }
     // The wait may not have been written down yet.
-    if isOff || device.leftPath != nil { device.line.forgetWait() }
+    if isOff || device.fate != nil { device.line.forgetWait() }
     if memory.begunCompactions.take() > 0 { memory.acknowledged[device.number] = nil }
     takeCounts()
     // What the open store knows may be the explanation.

@@ -1,5 +1,5 @@
-// What others do in the folder of a device's store: a process that only reads it, and a person who moves it while the app has
-// it open. Both come between two steps, or before a call in the middle of a write or a sync.
+// What others do in the folder of a device's store: a process that only reads it, and a person who moves it, or puts an older copy
+// in its place, while the app has it open. All come between two steps, or before a call in the middle of a write or a sync.
 
 internal import Strandline
 internal import StrandlineLog
@@ -71,7 +71,7 @@ extension WorldRun {
         case .look: met.look(Self.lookMeanwhile(at: device, acknowledged))
         case .move:
           do {
-            try device.moveFolder()
+            try Self.takeAway(device, visit.seed)
             // Half of the moves are noticed in the same step, if the writer begins another group in it.
             if visit.seed.isMultiple(of: 2) { time.advance(milliseconds: Int64(StoreLook.milliseconds)) }
             met.move(nil)
@@ -94,7 +94,7 @@ extension WorldRun {
       tally[.movedFolderMeanwhile] += met.moves
       if let broken = met.broken { throw WorldBroken(.durable, "\(device.name): \(broken)") }
       if met.looks > 0 { say("\(device.name): a reader has looked meanwhile") }
-      if device.leftPath != nil { try await reopen(device, seed: visit.seed) }
+      try await reopen(device, seed: visit.seed)
     }
   }
 
@@ -145,26 +145,29 @@ extension WorldRun {
 
   // MARK: Moved folders
 
+  /// A person moves the folder of a device's store; one time in four that there is an older copy, it comes in its place.
+  private static func takeAway(_ device: WorldDevice, _ seed: UInt64) throws {
+    if device.backup != nil, seed >> 8 & 3 == 0 { try device.putBackupInPlace() } else { try device.moveFolder() }
+  }
+
   /// Whether an error says that a device's folder was moved, and it was.
   mutating func isMoved(_ device: WorldDevice, _ error: StrandlineError) -> Bool {
-    guard device.leftPath != nil, isOfMoved(error) else { return false }
+    guard device.fate != nil, isOfMoved(error) else { return false }
     tally[.refusedAfterMove] += 1
     return true
   }
 
-  /// A person moves the folder of a device's open store.
+  /// A person moves the folder of a device's open store, or puts an older copy in its place.
   mutating func moveFolder(of device: WorldDevice, seed: UInt64) async throws {
     _ = try await device.open()
-    try device.moveFolder()
+    try Self.takeAway(device, seed)
     tally[.movedFolder] += 1
     try await reopen(device, seed: seed)
   }
 
-  /// The app finds out that its store's folder was moved, and opens the store where it is: everything is there that was acknowledged,
-  /// and nothing at the place that it left.
+  /// The app finds out what became of its store's folder, if anything has, and opens the store again.
   mutating func reopen(_ device: WorldDevice, seed: UInt64) async throws {
-    guard let store = device.store, let left = device.leftPath else { return }
-    say("\(device.name): the store is moved from \(left) to \(device.path)")
+    guard let store = device.store, let fate = device.fate else { return }
     try device.readOn()
     try judgeReaderOfMoved(device)
     time.advance(milliseconds: Int64(StoreLook.milliseconds))
@@ -177,15 +180,32 @@ extension WorldRun {
     } catch let error as StrandlineError {
       try judgeMoved(device, error)
     }
+    switch fate {
+    case .moved(let left): try await reopenMoved(device, store, from: left, seed)
+    case .replaced(let place): try await goOnWithBackup(device, store, movedTo: place, seed)
+    }
+  }
+
+  /// The app ends, or the power is cut.
+  private mutating func end(_ device: WorldDevice, _ seed: UInt64) async throws {
+    if seed.isMultiple(of: 3) { return await device.restart(seed: seed) }
+    guard let error = await device.closeMoved() as? StrandlineError else {
+      throw WorldBroken(.honest, "\(device.name): the close of a moved store says nothing")
+    }
+    try judgeMoved(device, error)
+    device.endReader()
+  }
+
+  /// The app opens the store where it is: everything is there that was acknowledged, and nothing at the place that it left.
+  private mutating func reopenMoved(
+    _ device: WorldDevice, _ store: RecordStore, from left: String, _ seed: UInt64
+  ) async throws {
+    say("\(device.name): the store is moved from \(left) to \(device.path)")
     let durable = store.durableLSN
     if seed.isMultiple(of: 3) {
       try await restart(device, seed: seed)
     } else {
-      guard let error = await device.closeMoved() as? StrandlineError else {
-        throw WorldBroken(.honest, "\(device.name): the close of a moved store says nothing")
-      }
-      try judgeMoved(device, error)
-      device.endReader()
+      try await end(device, seed)
       do { _ = try await device.open() } catch let error as StrandlineError where isFull(device, error) {
         say("\(device.name) does not open on a full disk, and a person makes room")
         device.disk.capacity = nil
@@ -200,6 +220,42 @@ extension WorldRun {
     let there = device.disk.paths.filter { $0 == left || $0.hasPrefix(left + "/") }
     if !there.isEmpty {
       throw WorldBroken(.durable, "\(device.name): there are files where the store was moved away from: \(there)")
+    }
+    // What may come in its place later.
+    if device.backup == nil { try device.backUp(at: opened.durableLSN) }
+  }
+
+  /// The app opens what is at its path: an older copy, in which this writer has changed nothing. The store of before is whole where it
+  /// was moved to.
+  private mutating func goOnWithBackup(
+    _ device: WorldDevice, _ store: RecordStore, movedTo place: String, _ seed: UInt64
+  ) async throws {
+    guard let backup = device.backup else { return }
+    say("\(device.name): the store of event \(backup.lsn) takes the place of the one of \(store.durableLSN)")
+    tally[.replacedFolder] += 1
+    let (acknowledged, written) = (device.acknowledged, try Self.dumpUnlessOutdated(store))
+    try await end(device, seed)
+    let changed = device.changesOfBackup()
+    if !changed.isEmpty {
+      throw WorldBroken(.durable, "\(device.name): the writer of a moved store has changed \(changed) of another one")
+    }
+    let kept = try device.reader(at: place)
+    guard kept.durableLSN >= acknowledged else {
+      throw WorldBroken(
+        .durable,
+        "\(device.name): event \(acknowledged) was acknowledged, and the moved store ends with \(kept.durableLSN)")
+    }
+    if kept.durableLSN == store.durableLSN, let written,
+      try !WorldDevice.dump(kept).elementsEqual(written, by: { $0.equalsUTF8($1) })
+    {
+      throw WorldBroken(.durable, "\(device.name): the moved store shows something else than its writer")
+    }
+    try device.goOnWithBackup(reading: forfeit(device, back: backup))
+    device.line.forgetWait()
+    do { _ = try await device.open() } catch let error as StrandlineError where isFull(device, error) {
+      say("\(device.name) does not open on a full disk, and a person makes room")
+      device.disk.capacity = nil
+      _ = try await device.open()
     }
   }
 
@@ -227,7 +283,7 @@ extension WorldRun {
       return
     }
     // It was opened in the new place, after the move.
-    guard reader.path.equalsUTF8(device.path) else {
+    guard case .moved = device.fate, reader.path.equalsUTF8(device.path) else {
       throw WorldBroken(.honest, "\(device.name): a reader does not say that its store was moved")
     }
   }
