@@ -504,6 +504,7 @@ func openWithPolicies(at folder: String, cloud: any CloudDatabase) async throws 
   var configuration = SyncConfiguration(cloud)
   configuration.zoneLosses[.purged] = .removeHere  // the user had the app's data removed from iCloud
   configuration.zoneLosses[.encryptedDataReset] = .uploadAgain
+  configuration.zoneLosses.remadeFollowedMax = 20  // a small zone that was emptied, or made again: take it as it is now
   return try await RecordStore.open(at: folder, syncing: configuration)
 }
 

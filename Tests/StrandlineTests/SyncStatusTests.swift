@@ -211,7 +211,7 @@ private final class Seen: Sendable {
     #expect(waits.target == 1 && waits.hold == 1 && waits.total == 2)
     try await a.write("parent", ["title": "right"])
     #expect(try await a.run() == nil)
-    #expect(try await a.status.waits == SyncStatus.Waits())
+    #expect(try await a.status.waits == UploadWait.Counts())
   }
 
   @Test func `a cycle that is cancelled ends no failure, neither in the status nor in the last error`() async throws {

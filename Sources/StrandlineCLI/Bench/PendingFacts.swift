@@ -35,7 +35,7 @@ struct PendingFacts: SyncFacts {
     var plan = SyncPlan(
       self, Self.address,
       SyncPolicies(
-        losses: ZoneLossRules(), batch: UploadBatch(), overQuota: OverQuotaWait(), appVersion: "",
+        losses: ZoneLossRules(), batch: UploadBatch(), appVersion: "",
         firstFetch: .pageByPage, zones: .all), RequestPace.Policy(SyncPace(), random))
     var options = CycleOptions()
     (options.direction, options.asksForChanges) = (.pushOnly, false)

@@ -291,7 +291,7 @@ extension SyncPlan {
       hold([upload.item], because: known, facts)
       // The storage is full for the other contents too, and for records.
       if error.meaning.request == .stopSaves {
-        queue.haltSaves(of: id, because: error, policies.overQuota, at: facts.now.nanoseconds)
+        queue.haltSaves(of: id, because: error, at: facts.now.nanoseconds)
       }
       failedIfNamed(.content, error, doing: SyncRequest.uploadContent(upload).words, facts)
     }

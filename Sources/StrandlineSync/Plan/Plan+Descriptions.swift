@@ -28,7 +28,8 @@ extension ZoneLossDecision: CustomStringConvertible {
 extension ZoneLossRules: CustomStringConvertible {
   /// The rules that do not ask.
   public var description: String {
-    let rules = ZoneLoss.allCases.filter { self[$0] != .ask }.map { "\($0): \(self[$0])" }
+    var rules = ZoneLoss.allCases.filter { self[$0] != .ask }.map { "\($0): \(self[$0])" }
+    if remadeFollowedMax > 0 { rules.append("emptied or remade, with at most \(remadeFollowedMax) records: followed") }
     return rules.isEmpty ? "asks about lost zones" : rules.joined(separator: ", ")
   }
 }
@@ -40,11 +41,6 @@ extension UploadBatch: CustomStringConvertible {
       operations.map { "at most \(String.count(max(1, $0), "operation"))" } ?? "as many operations as the server takes"
     return "\(count), and at most \(bytesMax) bytes"
   }
-}
-
-extension OverQuotaWait: CustomStringConvertible {
-  /// The first and the longest wait.
-  public var description: String { "\(first) at first, \(longest) at most" }
 }
 
 extension SyncPace: CustomStringConvertible {

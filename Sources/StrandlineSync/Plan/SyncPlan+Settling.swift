@@ -87,7 +87,7 @@ extension SyncPlan {
           cycle.split.takenTypes.insert(upload.haltedType)
           queue.taken(upload.haltedType)
         }
-        queue.taken(id, isDeletion: isDeletion, policies.overQuota, at: facts.now.nanoseconds)
+        queue.taken(id, isDeletion: isDeletion, at: facts.now.nanoseconds)
         try changed(id, facts)
         if upload.isPreparation { queue.wake(id) }
       case .refused(let error, let policy, let server):
@@ -307,21 +307,8 @@ extension SyncPlan {
         id: item.id, direction: .upload, lsn: item.lsn, code: error.code.rawValue, words: error.reason,
         requestUUID: error.requestUUID ?? "", attempts: attempts,
         durationMilliseconds: named
-          ?? (isTimed
-            ? Self.holdMilliseconds(attempts: attempts)
-            : Self.holdMilliseconds(error, attempts, policies.overQuota)),
+          ?? (!isTimed && error.meaning.hold == .untilEdited ? 0 : Self.holdMilliseconds(attempts: attempts)),
         wallMilliseconds: facts.now.wall, isServers: named != nil, appVersion: policies.appVersion))
-  }
-
-  /// How long a record is held before it is tried again; 0: until it is edited or released.
-  private static func holdMilliseconds(
-    _ error: CloudError, _ attempts: UInt64, _ overQuota: OverQuotaWait
-  ) -> Int64 {
-    switch error.meaning.hold {
-    case .untilEdited: 0
-    case .overQuota: overQuota.milliseconds(attempts: attempts)
-    case .doubling: holdMilliseconds(attempts: attempts)
-    }
   }
 
   /// How long a change that was refused `attempts` times in a row is held, if the server names no time.

@@ -213,7 +213,7 @@ extension SyncPlan {
       let saves = batch.filter { $0.operation.kind != .delete }
       hold(saves, error, facts)
       if let save = saves.first {
-        queue.haltSaves(of: save.id, because: error, policies.overQuota, at: facts.now.nanoseconds)
+        queue.haltSaves(of: save.id, because: error, at: facts.now.nanoseconds)
       }
     // Uploads to the other zones go on; the cycle throws this error at its end.
     default:

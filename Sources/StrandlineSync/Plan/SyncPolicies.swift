@@ -1,6 +1,5 @@
 // The app's decisions about sync, as values in `SyncConfiguration`, so that the engine calls no app code while it runs: what happens
-// to a zone that the server lost, how large a request may be, how long a record waits while storage is full. No default
-// destroys data.
+// to a zone that the server lost, how large a request may be. No default destroys data.
 
 import StrandlineSystem
 
@@ -17,7 +16,7 @@ public struct ZoneLossRules: Hashable, Sendable {
   /// synced records and no unsent change: they are removed, and the zone is synced as it is now. 0 by default: a person is asked.
   ///
   /// The reason of such a loss is `.deleted`, as for a zone that the server does not have.
-  package var remadeFollowedMax = 0
+  public var remadeFollowedMax = 0
 
   /// Asks about every zone.
   public init() {}
@@ -49,40 +48,19 @@ package struct UploadBatch: Hashable, Sendable {
   var bytesMax: Int { min(max(1, bytes), UploadPlan.requestBytesMax) }
 }
 
-/// How long a record waits when the server refuses it because the user's storage is full and names no time.
-package struct OverQuotaWait: Hashable, Sendable {
-  /// The first wait; it doubles with each refusal. Five minutes by default, a second at least.
-  package var first: Duration = .seconds(300)
-  /// The longest wait: a day by default.
-  package var longest: Duration = .seconds(24 * 3600)
-
-  /// Five minutes at first, and a day at last.
-  package init() {}
-
-  /// The wait after a number of refusals.
-  func milliseconds(attempts: UInt64) -> Int64 {
-    let first = max(1_000, first.wholeMilliseconds)
-    let (wait, isOver) = first.multipliedReportingOverflow(by: 1 << Int64(min(max(attempts, 1) - 1, 16)))
-    return max(1_000, min(longest.wholeMilliseconds, isOver ? .max : wait))
-  }
-}
-
 /// The parts of the configuration that the engine's steps follow.
 package struct SyncPolicies: Sendable {
   package let losses: ZoneLossRules
   package let batch: UploadBatch
-  package let overQuota: OverQuotaWait
   package let appVersion: String
   package let firstFetch: FirstFetch
   package let zones: SyncedZones
 
   package init(
-    losses: ZoneLossRules, batch: UploadBatch, overQuota: OverQuotaWait, appVersion: String, firstFetch: FirstFetch,
-    zones: SyncedZones
+    losses: ZoneLossRules, batch: UploadBatch, appVersion: String, firstFetch: FirstFetch, zones: SyncedZones
   ) {
     self.losses = losses
     self.batch = batch
-    self.overQuota = overQuota
     self.appVersion = appVersion
     self.firstFetch = firstFetch
     self.zones = zones

@@ -56,25 +56,12 @@ package struct LSNSet: Sendable, Equatable {
   }
 
   /// All, ascending.
-  package func all() -> [LSN] {
-    var result: [LSN] = []
-    result.reserveCapacity(count)
-    for chunk in chunks {
-      for (word, bits) in chunk.words.enumerated() where bits != 0 {
-        var rest = bits
-        while rest != 0 {
-          let lsn = Self.lsn(chunk.number, word, rest.trailingZeroBitCount)
-          result.append(lsn)
-          rest &= rest &- 1
-        }
-      }
-    }
-    return result
-  }
+  package func all() -> [LSN] { first(count, after: .zero, upTo: LSN(rawValue: .max)) }
 
   /// The least `count` of those above `lsn` and not above `end`, ascending. O(chunks) for the first, then O(1) each.
   package func first(_ count: Int, after lsn: LSN, upTo end: LSN) -> [LSN] {
     var result: [LSN] = []
+    result.reserveCapacity(min(count, self.count))
     var index = lowerBound(lsn.rawValue >> 12)
     while index < chunks.count, result.count < count {
       let chunk = chunks[index]

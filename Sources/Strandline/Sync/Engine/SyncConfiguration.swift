@@ -37,9 +37,6 @@ public struct SyncConfiguration: Sendable {
   /// How large an upload may be.
   package var batch = UploadBatch()
 
-  /// How long a record waits when the user's storage is full.
-  package var overQuota = OverQuotaWait()
-
   /// The app's version (`CFBundleVersion`, for example); empty by default.
   ///
   /// A record that the server refused as invalid waits until it is edited or a person releases it. If the app names its version, the
@@ -70,7 +67,7 @@ public struct SyncConfiguration: Sendable {
 extension SyncPolicies {
   init(_ configuration: SyncConfiguration) {
     self.init(
-      losses: configuration.zoneLosses, batch: configuration.batch, overQuota: configuration.overQuota,
+      losses: configuration.zoneLosses, batch: configuration.batch,
       appVersion: configuration.appVersion, firstFetch: configuration.firstFetch, zones: configuration.zones)
   }
 }

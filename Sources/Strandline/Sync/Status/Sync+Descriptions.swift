@@ -15,11 +15,6 @@ extension SyncStatus.HeldGroup: CustomStringConvertible {
   public var description: String { "\(count) \(isDownload ? "downloads" : "changes"): \(code)".oneLine }
 }
 
-extension SyncStatus.Waits: CustomStringConvertible {
-  /// The number of waiting records.
-  public var description: String { "\(total) waiting" }
-}
-
 extension SyncStatus.Progress: CustomStringConvertible {
   /// Both numbers.
   public var description: String { "\(done) of \(total)" }

@@ -38,28 +38,6 @@ public struct SyncStatus: Hashable, Sendable {
     package var nextTryMilliseconds: Int64?
   }
 
-  /// The number of records with unsent changes that wait, by the reason.
-  package struct Waits: Hashable, Sendable {
-    /// They refer to a record that the server does not have.
-    package var target = 0
-    /// Their zone has to be fetched first.
-    package var fetch = 0
-    /// The server's version has to be looked up first.
-    package var lookup = 0
-    /// The contents that they name have to be uploaded first.
-    package var content = 0
-    /// They wait for a backoff to end.
-    package var time = 0
-    /// They are held.
-    package var hold = 0
-    /// They are deletions, and other records refer to them.
-    package var references = 0
-    /// They wait for other records of a transaction that is uploaded as a whole.
-    package var together = 0
-    /// No record waits.
-    package init() {}
-  }
-
   /// A progress, for a progress bar.
   public struct Progress: Hashable, Sendable {
     /// The number of records that are done.
@@ -145,7 +123,7 @@ public struct SyncStatus: Hashable, Sendable {
   /// The held records, by cause, the largest group first.
   public var held: [HeldGroup]
   /// The waits of records with unsent changes, as of the engine's last step.
-  package var waits: Waits
+  package var waits: UploadWait.Counts
   /// The number of records in the request under way.
   package var inFlight: Int
   /// The changes that the server has accepted in the cycle under way, of those and the ones still unsettled. Nil between cycles.
@@ -185,16 +163,6 @@ public struct SyncStatus: Hashable, Sendable {
 extension ZoneLossDecision {
   /// When it was decided, by this device's clock.
   public var date: Date { Date(milliseconds: milliseconds) }
-}
-
-extension SyncStatus.Waits {
-  init(_ counts: UploadWait.Counts) {
-    (target, fetch, lookup, content, time) = (counts.target, counts.fetch, counts.lookup, counts.content, counts.time)
-    (hold, references, together) = (counts.hold, counts.references, counts.together)
-  }
-
-  /// How many records wait.
-  package var total: Int { target + fetch + lookup + content + time + hold + references + together }
 }
 
 extension SyncStatus.Wait {

@@ -16,7 +16,7 @@ final class SyncWatch: Sendable {
     var inFlight = 0
     var report = SyncReport()
     var pages = 0
-    var waits = SyncStatus.Waits()
+    var waits = UploadWait.Counts()
     var wait: SyncStatus.Wait?
     /// Types and zones that the server refuses as a whole, and zones with pending changes that are not synced.
     var unsent: (refused: [SyncStatus.Halt], leftOut: [ZoneID]) = ([], [])
@@ -120,7 +120,7 @@ final class SyncWatch: Sendable {
         )
       }
     }
-    let (report, waits, wall) = (plan.cycle.report, SyncStatus.Waits(plan.queue.places.counts), wall)
+    let (report, waits, wall) = (plan.cycle.report, plan.queue.places.counts, wall)
     let retry = plan.pace.retry.map { SyncStatus.Retry(count: $0.count, code: $0.error.code.rawValue) }
     let now = store.environment.clock.monotonicNanoseconds()
     func moment(_ end: UInt64?) -> Int64? { end.map { wall + Int64($0 > now ? ($0 - now) / 1_000_000 : 0) } }

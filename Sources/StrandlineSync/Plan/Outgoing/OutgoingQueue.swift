@@ -233,8 +233,8 @@ package struct OutgoingQueue: Sendable {
   /// The storage of a zone's owner is full: only deletions are sent to the owner's zones, until the halt ends.
   ///
   /// - Parameter id: one of the saves.
-  mutating func haltSaves(of id: RecordID, because error: CloudError, _ wait: OverQuotaWait, at now: UInt64) {
-    halts.haltSaves(of: id, because: error, wait, at: now)
+  mutating func haltSaves(of id: RecordID, because error: CloudError, at now: UInt64) {
+    halts.haltSaves(of: id, because: error, at: now)
     lookAgain()
   }
 
@@ -252,8 +252,8 @@ package struct OutgoingQueue: Sendable {
   }
 
   /// The server has accepted a change of a record.
-  mutating func taken(_ id: RecordID, isDeletion: Bool, _ wait: OverQuotaWait, at now: UInt64) {
-    halts.taken(id, isDeletion: isDeletion, wait, at: now)
+  mutating func taken(_ id: RecordID, isDeletion: Bool, at now: UInt64) {
+    halts.taken(id, isDeletion: isDeletion, at: now)
   }
 
   /// Checks that each halt still keeps a pending change back. If one does not, everything pending is read again.

@@ -107,7 +107,7 @@ package struct UploadHalts: Sendable {
   mutating func halt(_ type: HaltedType, _ items: [UploadItem], because error: CloudError, at now: UInt64) {
     var halt = typeHalts[type] ?? TypeHalt(error: error, end: now, refusals: 0)
     (halt.error, halt.probe, halt.refusals) = (error, .none, halt.refusals + 1)
-    halt.end = now &+ UInt64(SyncPlan.holdMilliseconds(attempts: halt.refusals)) &* 1_000_000
+    halt.end = Self.end(attempts: halt.refusals, at: now)
     for item in items { halt.refused[item.id] = item.lsn }
     halt.unsent = items.first?.id ?? halt.unsent
     typeHalts[type] = halt
@@ -122,7 +122,7 @@ package struct UploadHalts: Sendable {
       typeHalts[type]?.probe = .next(isNew: true)
       typeHalts[type]?.skipped = []
       // If the record is not sent, the next one is let through then.
-      typeHalts[type]?.end = now &+ UInt64(SyncPlan.holdMilliseconds(attempts: halt.refusals + 1)) &* 1_000_000
+      typeHalts[type]?.end = Self.end(attempts: halt.refusals + 1, at: now)
     }
     return !due.isEmpty
   }
@@ -200,8 +200,8 @@ package struct UploadHalts: Sendable {
   /// The storage of a zone's owner is full: only deletions, which free storage, are sent to the owner's zones.
   ///
   /// - Parameter id: one of the saves.
-  mutating func haltSaves(of id: RecordID, because error: CloudError, _ wait: OverQuotaWait, at now: UInt64) {
-    halt(.saves(to: id.zone), because: error, at: now) { wait.milliseconds(attempts: $0) }
+  mutating func haltSaves(of id: RecordID, because error: CloudError, at now: UInt64) {
+    halt(.saves(to: id.zone), because: error, at: now)
     unsent[id.zone] = id
   }
 
@@ -209,13 +209,13 @@ package struct UploadHalts: Sendable {
   ///
   /// - Parameter id: one of the changes.
   mutating func haltChanges(of id: RecordID, because error: CloudError, at now: UInt64) {
-    halt(.changes(id.zone), because: error, at: now) { SyncPlan.holdMilliseconds(attempts: $0) }
+    halt(.changes(id.zone), because: error, at: now)
     unsent[id.zone] = id
   }
 
   /// The server has refused to erase a zone: it is not asked again before the halt ends.
   mutating func haltErasure(of zone: ZoneID, because error: CloudError, at now: UInt64) {
-    halt(.erasure(zone), because: error, at: now) { SyncPlan.holdMilliseconds(attempts: $0) }
+    halt(.erasure(zone), because: error, at: now)
   }
 
   /// Why a zone is not erased now.
@@ -230,23 +230,25 @@ package struct UploadHalts: Sendable {
     refusals = refusals.filter { !isOver($0.key) }
   }
 
-  private mutating func halt(
-    _ kind: Kind, because error: CloudError, at now: UInt64, _ milliseconds: (UInt64) -> Int64
-  ) {
+  private mutating func halt(_ kind: Kind, because error: CloudError, at now: UInt64) {
     let count = (refusals[kind] ?? 0) + 1
     refusals[kind] = count
-    halts[kind] = Halt(error: error, end: now &+ UInt64(milliseconds(count)) &* 1_000_000)
+    halts[kind] = Halt(error: error, end: Self.end(attempts: count, at: now))
+  }
+
+  private static func end(attempts: UInt64, at now: UInt64) -> UInt64 {
+    now &+ UInt64(SyncPlan.holdMilliseconds(attempts: attempts)) &* 1_000_000
   }
 
   /// The server has accepted a change. After a save the storage is not full. A deletion may have freed some of it: the wait becomes the
   /// first, shortest one, and not less, as the app may delete all the time.
-  mutating func taken(_ id: RecordID, isDeletion: Bool, _ wait: OverQuotaWait, at now: UInt64) {
+  mutating func taken(_ id: RecordID, isDeletion: Bool, at now: UInt64) {
     refusals[.changes(id.zone)] = nil
     let saves = Kind.saves(to: id.zone)
     if !isDeletion {
       refusals[saves] = nil
     } else if let full = halts[saves] {
-      halts[saves]?.end = min(full.end, now &+ UInt64(wait.milliseconds(attempts: 1)) &* 1_000_000)
+      halts[saves]?.end = min(full.end, Self.end(attempts: 1, at: now))
     }
   }
 

@@ -34,14 +34,23 @@ package enum UploadWait: Hashable, Sendable {
 
   /// How many records wait, by the kind of wait.
   package struct Counts: Hashable, Sendable {
+    /// They refer to a record that the server does not have.
     package private(set) var target = 0
     package private(set) var fetch = 0
     package private(set) var lookup = 0
     package private(set) var content = 0
     package private(set) var time = 0
     package private(set) var hold = 0
+    /// They are deletions, and other records refer to them.
     package private(set) var references = 0
+    /// They wait for other records of a transaction that is uploaded as a whole.
     package private(set) var together = 0
+
+    /// No record waits.
+    package init() {}
+
+    /// How many records wait.
+    package var total: Int { target + fetch + lookup + content + time + hold + references + together }
 
     mutating func count(_ wait: UploadWait, _ change: Int) {
       switch wait {
