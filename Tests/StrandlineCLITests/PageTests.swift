@@ -6,6 +6,7 @@ import StrandlineCloudKit
 import StrandlineHost
 import StrandlineServer
 import StrandlineSystem
+import StrandlineTestSupport
 import Testing
 
 @testable import StrandlineCLI
@@ -45,7 +46,9 @@ struct `A page` {
     for words in [["erase", "Main"], ["resume"], ["resume", "Main", "more"]] {
       #expect(try await page.change("zones", words).status == 400, "\(words)")
     }
-    #expect(try await page.change("delete", ["b"]).status == 404)
+    for command in Command.all where !PageVerb.changing.contains(where: { $0.name == command.name }) {
+      #expect(try await page.change(command.name, ["b"]).status == 404, "\(command.name)")
+    }
     let writer = try RecordStore.openBlocking(at: "/A", environment: machine.storeEnvironment)
     let busy = try await page.change("held", ["release", "b"])
     #expect(
@@ -113,6 +116,64 @@ struct `A page` {
     _ = try await onThread("browser") { try stream.receive(max: 1 << 10, timeoutMilliseconds: 60_000) }
     stream.close()
     #expect(await page.ended().code == .done)
+  }
+
+  /// A machine with a store and a terminal, and what its commands print.
+  private func withTerminal(_ variables: [String: String]) async -> (Machine, AsyncStream<String>) {
+    let (lines, feed) = AsyncStream<String>.makeStream()
+    let machine = Machine(isErrorTerminal: true, onOutput: { feed.yield($0) }, onError: { feed.yield($0) })
+    for (name, value) in variables { machine.set(name, value) }
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    return (machine, lines)
+  }
+
+  @Test func `is opened in the browser of its machine, under an address that works once`() async throws {
+    let folder = try TemporaryFolder()
+    // What opens a browser writes the address into a pipe.
+    let script = #"#!/bin/sh\nprintf "%%s" "$*" > "${0%%/*}/address"\n"#
+    let made = try ChildProcess(
+      "/bin/sh",
+      [
+        "-c", #"mkfifo "$0/address" && printf "$2" > "$0/$1" && chmod 700 "$0/$1""#, folder.path, Browser.program,
+        script,
+      ])
+    #expect(try made.wait() == .exited(0))
+    let (machine, lines) = await withTerminal(["DISPLAY": ":0", "PATH": "/none:\(folder.path)"])
+    let page = try await PageServing(["open", "/A"], on: machine, lines)
+    let reader = try ChildProcess("/bin/cat", [folder("address")], output: .pipe)
+    let bytes = try await onThread("browser") { try reader.output?.readAll() ?? [] }
+    _ = try reader.wait()
+    let address = String(decoding: bytes, as: UTF8.self)
+    let query = try #require(address.wholeMatch(of: /http:\/\/127\.0\.0\.1:\d+(\/\?t=[0-9a-f]{32})/), "\(address)").1
+    #expect(address.hasPrefix("http://\(page.own)/") && !address.contains(page.token))
+    let opened = try await page.ask("GET", String(query))
+    #expect(opened.status == 303 && opened.field("Location") == "/")
+    let cookie = try #require(opened.field("Set-Cookie")?.split(separator: ";").first)
+    #expect(try await page.ask("GET", "/api/session", ["Cookie: \(cookie)"]).status == 200)
+    #expect(try await page.ask("GET", String(query)).status == 401, "every user of the machine has seen it")
+    #expect(try await page.ask("GET", "/?t=\(page.token)").status == 303, "the printed one stays good")
+    let screen = await page.end()
+    #expect(screen.code == .done && !screen.err.contains("no browser"))
+  }
+
+  @Test func `is only printed where there is no desktop, no terminal, or no leave to open one`() async throws {
+    let said = "note: no browser could be started; open the address above\n"
+    let desktop = ["DISPLAY": ":0", "PATH": "/none"]
+    #if os(macOS)
+      let others: [([String: String], [String])] = [(desktop, ["--no-browser"])]
+    #else
+      let others: [([String: String], [String])] = [(desktop, ["--no-browser"]), (["PATH": "/none"], [])]
+    #endif
+    for (variables, words) in [(desktop, [])] + others {
+      let (machine, lines) = await withTerminal(variables)
+      let screen = await (try PageServing(["open"] + words + ["/A"], on: machine, lines)).end()
+      #expect(screen.out.contains("/?t=") && screen.err.contains("press Ctrl-C to stop"))
+      #expect(screen.err.contains(said) == (words.isEmpty && variables["DISPLAY"] != nil), "\(variables) \(words)")
+    }
+    let (machine, lines) = Machine.withLines()
+    for (name, value) in desktop { machine.set(name, value) }
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    #expect(await (try PageServing(["open", "/A"], on: machine, lines)).end().err.contains(said) == false)
   }
 
   @Test func `says at once that there is no store, or no free port`() async throws {

@@ -94,17 +94,25 @@ private struct OpenPage: Sendable {
 
 /// The browser of this machine.
 enum Browser {
+  #if os(macOS)
+    static let program = "open"
+  #else
+    static let program = "xdg-open"
+  #endif
+
   /// Asks the desktop to show an address; says nothing where there is none, because the address is printed.
   static func open(_ address: String, _ console: Console) {
-    #if os(macOS)
-      let program = "/usr/bin/open"
-    #else
-      let program = "/usr/bin/xdg-open"
+    #if !os(macOS)
       guard console.variable("DISPLAY") != nil || console.variable("WAYLAND_DISPLAY") != nil else { return }
     #endif
-    do {
-      let child = try ChildProcess(program, [address], output: .null, errorOutput: .null)
-      _ = try BlockingThread.start(name: "browser") { _ = try? child.wait() }
-    } catch { console.say("note: no browser could be started; open the address above") }
+    for folder in console.variable("PATH")?.split(separator: ":") ?? [] {
+      // The first folder that has the program: it cannot be started in any other.
+      guard let child = try? ChildProcess("\(folder)/\(program)", [address], output: .null, errorOutput: .null) else {
+        continue
+      }
+      _ = try? BlockingThread.start(name: "browser") { _ = try? child.wait() }
+      return
+    }
+    console.say("note: no browser could be started; open the address above")
   }
 }
