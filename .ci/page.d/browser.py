@@ -8,6 +8,7 @@ import struct
 import subprocess
 import tempfile
 import time
+import urllib.parse
 
 
 class WebSocket:
@@ -107,6 +108,8 @@ class Browser:
         self.errors = []
         self.expected = []
         self.requests = []
+        # Every path on this machine that was ever asked for, with the last query.
+        self.paths = {}
         # The requests without an answer yet, but those of events, which have no end.
         self.asked = {}
         # Changes the text of answers with data, for what no server of ours sends.
@@ -203,6 +206,9 @@ class Browser:
             self._error("log: " + params["entry"]["text"] + " " + params["entry"].get("url", ""))
         elif method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
+            address = urllib.parse.urlsplit(params["request"]["url"])
+            if address.hostname == "127.0.0.1" and not address.query.startswith("t="):
+                self.paths[address.path] = address.query
             if params.get("type") != "EventSource":
                 self.asked[params["requestId"]] = params["request"]["url"]
         elif method in ("Network.loadingFinished", "Network.loadingFailed"):

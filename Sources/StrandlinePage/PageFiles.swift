@@ -6,20 +6,19 @@ package struct PageFile: Sendable {
   package let type: String
   package let bytes: [UInt8]
 
-  /// The file that a browser asks for under a path; nil if there is none. A path is only compared: none is opened.
-  package init?(path: String) {
-    switch path {
-    case "/": (type, bytes) = ("text/html; charset=utf-8", PackageResources.page_html)
-    case "/page/closed.html": (type, bytes) = ("text/html; charset=utf-8", PackageResources.closed_html)
-    case "/page/page.css": (type, bytes) = ("text/css; charset=utf-8", PackageResources.page_css)
-    case "/page/icon.svg": (type, bytes) = ("image/svg+xml", PackageResources.icon_svg)
-    case "/page/page.js": (type, bytes) = (Self.script, PackageResources.page_js)
-    case "/page/parts.js": (type, bytes) = (Self.script, PackageResources.parts_js)
-    case "/page/store.js": (type, bytes) = (Self.script, PackageResources.store_js)
-    case "/page/server.js": (type, bytes) = (Self.script, PackageResources.server_js)
-    default: return nil
-    }
-  }
+  /// The files under the paths by which a browser asks for them. A path is only compared: none is opened.
+  package static let all: [String: PageFile] = [
+    "/": PageFile(type: "text/html; charset=utf-8", bytes: PackageResources.page_html),
+    "/page/closed.html": PageFile(type: "text/html; charset=utf-8", bytes: PackageResources.closed_html),
+    "/page/page.css": PageFile(type: "text/css; charset=utf-8", bytes: PackageResources.page_css),
+    "/page/icon.svg": PageFile(type: "image/svg+xml", bytes: PackageResources.icon_svg),
+    "/page/page.js": script(PackageResources.page_js), "/page/parts.js": script(PackageResources.parts_js),
+    "/page/grid.js": script(PackageResources.grid_js), "/page/store.js": script(PackageResources.store_js),
+    "/page/sync.js": script(PackageResources.sync_js), "/page/log.js": script(PackageResources.log_js),
+    "/page/server.js": script(PackageResources.server_js),
+  ]
 
-  private static let script = "text/javascript; charset=utf-8"
+  private static func script(_ bytes: [UInt8]) -> PageFile {
+    PageFile(type: "text/javascript; charset=utf-8", bytes: bytes)
+  }
 }

@@ -12,10 +12,14 @@ struct `The house` {
 
   @Test func `has a page in the browser whose script can be read in an hour`() throws {
     let scripts = try House.files("Sources/StrandlinePage").filter { $0.hasSuffix(".js") }
-    let lines = try scripts.reduce(0) {
-      try $0 + House.text($1).split(separator: "\n", omittingEmptySubsequences: false).count - 1
+    let files = try scripts.map { path in
+      (path, try House.text(path).split(separator: "\n", omittingEmptySubsequences: false).dropLast())
     }
+    let lines = files.reduce(0) { $0 + $1.1.count }
     #expect(scripts.count > 3 && (1_000...2_000).contains(lines), "\(scripts): \(lines) lines")
+    // No line is saved by a wide one, and no file is more than one subject.
+    expectNone(files.flatMap { path, lines in lines.filter { $0.count > 150 }.map { "\(path): \($0)" } })
+    expectNone(files.filter { $0.1.count > 500 }.map { "\($0.0) has \($0.1.count) lines" })
   }
 
   @Test func `imports only what the table allows`() throws {

@@ -3,9 +3,11 @@
 // what, walked over a real loopback socket: every path with every method, cookie, token, origin, host and word of the browser on
 // where a request came from. What is expected is said once, in the order in which it matters, and not taken from the program.
 
-import StrandlineCLI
+import StrandlineServer
 import StrandlineSystem
 import Testing
+
+@testable import StrandlineCLI
 
 @Suite(.serialized, .timeLimit(.minutes(30)))
 struct `Who may ask a page` {
@@ -42,7 +44,10 @@ struct `Who may ask a page` {
     ("/", 200, 405, true), ("/api/session", 200, 404, true), ("/api/run?verb=log-dump", 200, 404, true),
     ("/api/events", 200, 404, true), ("/api/faults", 200, 200, true), ("/api/cloud", 404, 400, true),
     ("/api/requests", 200, 404, true), ("/api/request?number=1", 200, 404, true), ("/api/databases", 200, 404, true),
-    ("/api/newest", 200, 404, true),
+    ("/api/newest", 200, 404, true), ("/page/closed.html", 200, 405, false), ("/page/page.css", 200, 405, false),
+    ("/page/icon.svg", 200, 405, false), ("/page/parts.js", 200, 405, false), ("/page/grid.js", 200, 405, false),
+    ("/page/store.js", 200, 405, false), ("/page/sync.js", 200, 405, false), ("/page/log.js", 200, 405, false),
+    ("/page/server.js", 200, 405, false),
   ]
 
   /// The paths, with the status for one who may ask by GET, and the one for one who may change.
@@ -70,9 +75,36 @@ struct `Who may ask a page` {
     return row.post
   }
 
+  /// What a page answers and a table of paths leaves out, or says otherwise.
+  private static func differences(_ rows: [Row], _ names: (get: Set<String>, post: Set<String>)) -> Set<String> {
+    let walked = rows.filter { $0.path.hasPrefix("/api/") }.map { row in
+      (name: String(row.path.dropFirst(5).prefix { $0 != "?" }), row: row)
+    }
+    let left = names.get.union(names.post).subtracting(walked.map(\.name))
+    let others = walked.filter { name, row in
+      (row.get == 404) == names.get.contains(name) || (row.post != 404 && !names.post.contains(name))
+    }
+    return left.union(others.map(\.name))
+  }
+
+  @Test func `has every path and every name that there is`() throws {
+    let environment = Machine().environment
+    let access = PageAccess(environment.random)
+    let store = PageService(StorePage("/A", allowsChanges: true, environment), access, environment)
+    let server = ServerPage(
+      CloudServer(inMemory: environment), directory: "/srv", needsAPIToken: false, access, environment)
+    for (names, rows) in [(store.names, Self.paths), (server.page.names, Self.serverPaths)] {
+      #expect(Self.differences(rows, names) == [])
+      #expect(Self.differences(rows, (names.get.union(["new"]), names.post)) == ["new"])
+      #expect(Self.differences(rows, (names.get, names.post.union(["new"]))) == ["new"])
+      #expect(Self.differences(rows, (names.get.subtracting(["session"]), names.post)) == ["session"])
+    }
+    #expect(PageService.files.subtracting((Self.paths + Self.serverPaths).map(\.path)) == [])
+  }
+
   @Test func `is the whole table`() async throws {
     let (machine, lines) = Machine.withLines()
-    _ = await machine.run("import", "/A", "-", input: note("a", "secret of a"))
+    _ = await machine.run("import", "/A", "-", input: note("a", "kept quiet"))
     let page = try await PageServing(["open", "--allow-changes", "/A"], on: machine, lines)
     let held = try await walk(page, Self.paths, more: 8_000)
     held.close()
@@ -83,7 +115,7 @@ struct `Who may ask a page` {
   @Test func `is the whole table of a server too`() async throws {
     let (machine, lines) = Machine.withLines()
     let page = try await PageServing(["serve", "/srv"], on: machine, lines)
-    let zone = #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"secret"}}}]}"#
+    let zone = #"{"operations":[{"operationType":"create","zone":{"zoneID":{"zoneName":"kept quiet"}}}]}"#
     #expect(
       try await page.ask("POST", "/database/1/iCloud.test/development/private/zones/modify", body: zone).status == 200)
     let held = try await walk(page, Self.serverPaths, isServer: true, more: 1_500)
@@ -133,7 +165,7 @@ struct `Who may ask a page` {
                   let answer = try await page.ask(method, target, fields, host: host)
                   #expect(answer.status == expected(question, row), "\(question)")
                   let mayRead = answer.status == 200 && row.isData
-                  #expect(mayRead || !answer.body.contains("secret"), "\(question)")
+                  #expect(mayRead || !answer.body.contains("kept quiet"), "\(question)")
                   asked += 1
                 }
               }
@@ -194,8 +226,10 @@ struct `Who may ask a page` {
       ("compact", ["--dry-run", "--history", "latest"], #""eventsDropped":0"#),
       ("pending", ["--count"], #""lines":[{"count":2,"waitsFor":null}]"#), ("status", ["--limit", "0"], #""held":[]"#),
       ("pending", ["--limit", "1", "--after", "2"], #""recordName":"b""#), ("held", ["--count"], #""lines":[]"#),
-      ("held", ["--code", "X", "--limit", "1"], #""lines":[{"cursor":null}]"#),
+      ("held", ["--code", "X", "--limit", "1"], #""lines":[{"cursor":null}]"#), ("zones", [], #""zoneName":"Main""#),
+      ("history", ["a", "--limit", "5"], #""lsn":"#), ("verify", [], #""result":"sound""#),
     ]
+    #expect(Set(good.map(\.0)) == Set(PageVerb.reading.map(\.name)), "each verb of the table is asked")
     for (verb, words, part) in good {
       let answer = try await page.verb(verb, words)
       #expect(answer.status == 200 && answer.body.contains(part), "\(verb) \(words): \(answer.body)")
@@ -215,6 +249,9 @@ struct `Who may ask a page` {
       #expect(
         [400, 404].contains(answer.status) && answer.body.hasPrefix(#"{"error":"#), "\(verb) \(words): \(answer.body)")
       #expect(!answer.body.contains("secret\""))
+    }
+    for command in Command.all where !PageVerb.reading.contains(where: { $0.name == command.name }) {
+      #expect(try await page.verb(command.name).status == 404, "\(command.name)")
     }
     #expect(try await page.verb("get", ["none"]).body.contains("error: '/A' has no record"))
     #expect(try await page.verb("query", ["Note", "--where", "x", "--limit", "1"]).body.contains("is no condition"))

@@ -1,6 +1,6 @@
 // Answers a browser: the page's files to whoever may reach this address, and data to the page that has the cookie.
 //
-// The whole table of who may ask what is in `serve`, and PageAccessTests walks it.
+// The whole table of who may ask what is in `serve`, and PageAccessTests walks it, with every path and name that there is.
 
 import StrandlineCloudKit
 import StrandlineHost
@@ -15,12 +15,12 @@ protocol PageSource: Sendable {
   var facts: [String: JSONValue] { get }
   /// Why nothing can be changed by this page; nil if something can.
   var changeRefusal: String? { get }
-  /// The data under a name; nil if there is none.
-  func read(_ name: String, _ query: PageQuery) -> HTTPResponse?
-  /// Asks for data with a request that has a body; nil if there is none under this name.
-  func look(_ name: String, _ query: PageQuery, _ body: [UInt8]) -> HTTPResponse?
-  /// Changes something; nil if nothing under this name can be changed.
-  func change(_ name: String, _ query: PageQuery) -> HTTPResponse?
+  /// What gives the data under each name.
+  var reads: [String: (PageQuery) -> HTTPResponse] { get }
+  /// What gives data to a request that has a body.
+  var looks: [String: (PageQuery, [UInt8]) -> HTTPResponse] { get }
+  /// What changes something.
+  var changes: [String: (PageQuery) -> HTTPResponse] { get }
   /// Sends what happens, until the stream ends.
   func follow(_ stream: HTTPStream)
 }
@@ -55,6 +55,9 @@ final class PageService: HTTPService {
   func delayMilliseconds(of request: HTTPRequest) -> Int64 { 0 }
   func sink(for request: HTTPRequest) -> IncomingContent? { nil }
 
+  /// The paths of the page's own files.
+  static var files: Set<String> { Set(PageFile.all.keys) }
+
   /// Whether a path is the page's, where it shares a port with something else.
   static func owns(_ path: String) -> Bool {
     path == "/" || path.hasPrefix("/page/") || path.hasPrefix("/api/") || path == "/favicon.ico"
@@ -83,7 +86,7 @@ final class PageService: HTTPService {
     guard request.method != "POST" else {
       return .respond(Self.refusal(405, "this address does not accept POST", ["Allow": "GET, HEAD"]))
     }
-    guard let file = PageFile(path: request.path) else {
+    guard let file = PageFile.all[request.path] else {
       return .respond(Self.refusal(404, "there is nothing at this address"))
     }
     // The files are the same for everyone and hold nothing of a store.
@@ -95,36 +98,46 @@ final class PageService: HTTPService {
       headers["Set-Cookie"] = access.setCookie(for: request)
       return .respond(HTTPResponse(status: 303, headers: headers))
     case nil where access.isSignedIn(request): return .respond(Self.file(file))
-    case nil, false?: return .respond(PageFile(path: "/page/closed.html").map { Self.file($0, 401) } ?? Self.signedOut)
+    case nil, false?: return .respond(PageFile.all["/page/closed.html"].map { Self.file($0, 401) } ?? Self.signedOut)
     }
   }
 
   private func api(_ name: String, _ request: HTTPRequest, _ query: PageQuery) -> HTTPAnswer {
     guard access.isSignedIn(request) else { return .respond(Self.signedOut) }
     guard request.method == "POST" else {
-      if name == "events" { return events() }
-      if name == "session" {
-        if query["rest"] != nil {
-          streams.withLock { $0.restingNanoseconds = clock.monotonicNanoseconds() + Self.restNanoseconds }
-        }
-        return .respond(Self.json(.object(session)))
-      }
-      return .respond(source.read(name, query) ?? Self.refusal(404, "there is no '\(name.prefix(80))' to read"))
+      return reads[name]?(query) ?? .respond(Self.refusal(404, "there is no '\(name.prefix(80))' to read"))
     }
     guard access.isOfPage(request) else {
       return .respond(Self.refusal(403, "only the page of this address may send this"))
     }
-    if let answer = source.look(name, query, request.body) { return .respond(answer) }
+    if let look = source.looks[name] { return .respond(look(query, request.body)) }
     if let words = source.changeRefusal { return .respond(Self.refusal(403, words)) }
     let form = PageQuery(String(decoding: request.body, as: UTF8.self))
-    return .respond(source.change(name, form) ?? Self.refusal(404, "there is no '\(name.prefix(80))' to change"))
+    return .respond(
+      source.changes[name]?(form) ?? Self.refusal(404, "there is no '\(name.prefix(80))' to change"))
   }
 
-  private var session: [String: JSONValue] {
+  /// What is answered to a GET, under each name: the source's, and what every page has.
+  private var reads: [String: (PageQuery) -> HTTPAnswer] {
+    var all = source.reads.mapValues { read in { (query: PageQuery) in HTTPAnswer.respond(read(query)) } }
+    all["session"] = { .respond(self.session($0)) }
+    all["events"] = { _ in self.events() }
+    return all
+  }
+
+  /// The names of all that can be asked for, by GET and by POST.
+  var names: (get: Set<String>, post: Set<String>) {
+    (Set(reads.keys), Set(source.looks.keys).union(source.changes.keys))
+  }
+
+  private func session(_ query: PageQuery) -> HTTPResponse {
+    if query["rest"] != nil {
+      streams.withLock { $0.restingNanoseconds = clock.monotonicNanoseconds() + Self.restNanoseconds }
+    }
     var members = source.facts
     members["changeToken"] = .string(access.changeToken)
     members["changeRefusal"] = source.changeRefusal.map { .string($0) } ?? .null
-    return members
+    return Self.json(.object(members))
   }
 
   // MARK: Events

@@ -13,7 +13,7 @@ import Synchronization
 
 /// A cloud with a page before it.
 struct ServerPage: HTTPService {
-  private let page: PageService
+  let page: PageService
   private let cloud: CloudServer
   private let requests: RequestList
 
@@ -126,23 +126,25 @@ private struct ServerSource: PageSource {
   }
   var changeRefusal: String? { nil }
 
-  func read(_ name: String, _ query: PageQuery) -> HTTPResponse? {
-    switch name {
-    case "run": return verbs.run(query, among: PageVerb.readingJournal)
-    case "databases": return said { .array(try cloud.databases().map(Self.json)) }
-    case "newest": return said { .integer(Int64(clamping: try cloud.newestLSN())) }
-    case "faults": return PageService.json(cloud.faultsAhead.json)
-    case "requests": return PageService.json(.array(requests.after(0).map { .object($0.members) }))
-    case "request":
-      guard let entry = requests.after(0).first(where: { String($0.number) == query["number"] }) else {
-        return PageService.refusal(404, "this request is not kept any more; only the newest are")
-      }
-      var members = entry.members
-      members["sent"] = .string(String(decoding: entry.sent, as: UTF8.self))
-      members["received"] = .string(String(decoding: entry.received, as: UTF8.self))
-      return PageService.json(.object(members))
-    default: return nil
+  var reads: [String: (PageQuery) -> HTTPResponse] {
+    [
+      "run": { verbs.run($0, among: PageVerb.readingJournal) },
+      "databases": { _ in said { .array(try cloud.databases().map(Self.json)) } },
+      "newest": { _ in said { .integer(Int64(clamping: try cloud.newestLSN())) } },
+      "faults": { _ in PageService.json(cloud.faultsAhead.json) },
+      "requests": { _ in PageService.json(.array(requests.after(0).map { .object($0.members) })) },
+      "request": request,
+    ]
+  }
+
+  private func request(_ query: PageQuery) -> HTTPResponse {
+    guard let entry = requests.after(0).first(where: { String($0.number) == query["number"] }) else {
+      return PageService.refusal(404, "this request is not kept any more; only the newest are")
     }
+    var members = entry.members
+    members["sent"] = .string(String(decoding: entry.sent, as: UTF8.self))
+    members["received"] = .string(String(decoding: entry.received, as: UTF8.self))
+    return PageService.json(.object(members))
   }
 
   private func said(_ body: () throws -> JSONValue) -> HTTPResponse {
@@ -151,8 +153,9 @@ private struct ServerSource: PageSource {
     }
   }
 
-  func look(_ name: String, _ query: PageQuery, _ body: [UInt8]) -> HTTPResponse? {
-    guard name == "cloud" else { return nil }
+  var looks: [String: (PageQuery, [UInt8]) -> HTTPResponse] { ["cloud": look] }
+
+  private func look(_ query: PageQuery, _ body: [UInt8]) -> HTTPResponse {
     guard let scope = [DatabaseScope.private, .shared, .public].first(where: { "\($0)" == query["scope"] }),
       let container = query["container"], let environment = query["environment"], let user = query["user"],
       let endpoint = query["endpoint"]
@@ -164,9 +167,10 @@ private struct ServerSource: PageSource {
     return PageService.json(answer.body, answer.status)
   }
 
+  var changes: [String: (PageQuery) -> HTTPResponse] { ["faults": setFaults] }
+
   /// Sets the faults with the words of `serve`.
-  func change(_ name: String, _ query: PageQuery) -> HTTPResponse? {
-    guard name == "faults" else { return nil }
+  private func setFaults(_ query: PageQuery) -> HTTPResponse {
     do throws(UsageError) {
       let arguments = try Arguments([verbs.operand] + query.all("w"), for: .serve)
       cloud.switchFaults(to: try ServeCommand.faults(arguments))

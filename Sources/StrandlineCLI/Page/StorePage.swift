@@ -40,18 +40,14 @@ struct StorePage: PageSource {
     allowsChanges ? nil : "this page only shows; strandline open --allow-changes lets it change something"
   }
 
-  func read(_ name: String, _ query: PageQuery) -> HTTPResponse? {
-    switch name {
-    case "run": return verbs.run(query, among: PageVerb.reading)
-    case "space": return said { try space() }
-    default: return nil
-    }
+  var reads: [String: (PageQuery) -> HTTPResponse] {
+    ["run": { verbs.run($0, among: PageVerb.reading) }, "space": { _ in said { try space() } }]
   }
 
-  func look(_ name: String, _ query: PageQuery, _ body: [UInt8]) -> HTTPResponse? { nil }
+  var looks: [String: (PageQuery, [UInt8]) -> HTTPResponse] { [:] }
 
-  func change(_ name: String, _ query: PageQuery) -> HTTPResponse? {
-    name == "run" ? verbs.run(query, among: PageVerb.changing, tell: tell) : nil
+  var changes: [String: (PageQuery) -> HTTPResponse] {
+    ["run": { verbs.run($0, among: PageVerb.changing, tell: tell) }]
   }
 
   private func said(_ body: () throws -> JSONValue) -> HTTPResponse {

@@ -1,35 +1,25 @@
 // Starts the page: asks what it is of, follows what happens there, and shows the view that the address names.
 
-import { button, el, get, go, into, session, show, words } from "./parts.js";
+import { el, get, here, into, session, show, span, words } from "./parts.js";
 import { serverViews } from "./server.js";
 import { storeViews } from "./store.js";
 
-const main = document.getElementById("main");
-const lost = document.getElementById("lost");
-const live = document.getElementById("live");
+const [main, lost, live, keys] = ["main", "lost", "live", "keys"].map((id) => document.getElementById(id));
 
-// Theme: the browser's, until the switch is used.
+// The theme is the browser's, until the switch is used.
 
 const root = document.documentElement;
-const theme = { get: () => { try { return localStorage.getItem("theme"); } catch { return null; } },
-  set: (name) => { try { localStorage.setItem("theme", name); } catch { /* It lasts as long as the page. */ } } };
-if (theme.get()) root.dataset.theme = theme.get();
-
 function switchTheme() {
   const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = isDark ? "light" : "dark";
-  theme.set(root.dataset.theme);
 }
-
-// Views
 
 let views = [];
 let current;
 
 /** Shows what the address names: a view and its parameters. */
 function route() {
-  const [name, query] = location.hash.slice(1).split(/\?(.*)/s), params = new URLSearchParams(query ?? "");
-  const view = views.find((one) => one.name === name) ?? views[0];
+  const { view: name, params } = here(), view = views.find((one) => one.name === name) ?? views[0];
   if (current?.view !== view) {
     current?.shown.close?.();
     show(main);
@@ -42,7 +32,7 @@ function route() {
 const badges = {};
 
 /** A view's number beside its name. */
-export function badge(name, number, isBad) {
+function badge(name, number, isBad) {
   if (badges[name]?.number === number) return;
   badges[name] = { number, isBad };
   nav();
@@ -51,14 +41,17 @@ export function badge(name, number, isBad) {
 function nav() {
   const list = document.getElementById("views");
   const had = document.activeElement?.dataset?.view;
-  show(list, views.map((view) => el("a", { href: "#" + view.name, "data-view": view.name, "aria-current": current?.view === view ? "page" : undefined },
-    view.title, badges[view.name]?.number ? el("span", { class: "badge" + (badges[view.name].isBad ? " bad" : "") }, badges[view.name].number) : null)));
+  show(list, views.map(({ name, title }) => {
+    const { number, isBad } = badges[name] ?? {}, isCurrent = current?.view.name === name;
+    return el("a", { href: "#" + name, "data-view": name, "aria-current": isCurrent ? "page" : undefined },
+      title, number ? span("badge" + (isBad ? " bad" : ""), number) : null);
+  }));
   if (had) list.querySelector(`[data-view="${had}"]`)?.focus();
 }
 
-// What happens
-
-function say(kind, short, long) { show(live, el("span", { class: "dot " + kind, "aria-hidden": "true" }), el("span", {}, short, long && el("span", { class: "long" }, long))); }
+function say(kind, short, long) {
+  show(live, el("span", { class: "dot " + kind, "aria-hidden": "true" }), span("", short, long && span("long", long)));
+}
 
 let source, rest, isLost = false, isAsking = false, heardAt = 0;
 // The command sends something every ten seconds. One that is stopped, or behind a dead line, closes nothing and sends nothing.
@@ -103,7 +96,8 @@ async function lose() {
   say("off busy", "not connected");
   document.body.dataset.lost = "";
   lost.hidden = false;
-  show(lost, "The command has ended or does not answer, or its machine sleeps. What is shown stays; this page goes on when the command is there again.");
+  show(lost, "The command has ended or does not answer, or its machine sleeps. What is shown stays; "
+    + "this page goes on when the command is there again.");
   for (let pause = 500; isAsking; pause = 1_000) {
     await new Promise((done) => setTimeout(done, pause));
     try {
@@ -111,8 +105,8 @@ async function lose() {
       isAsking = false;
       follow();
     } catch (error) {
-      if (error.status === 401) show(lost, "The command was started again, with a new token. Open the address that it printed; then this page goes on too.");
-      else if (error.status) show(lost, error.message);
+      if (error.status) show(lost, error.status !== 401 ? error.message
+        : "The command was started again, with a new token. Open the address that it printed; then this page goes on too.");
     }
   }
 }
@@ -125,37 +119,23 @@ function found() {
   current?.shown.found?.();
 }
 
-// Keys
-
-const keys = [["1 … 9", "go to a view"], ["/", "go to the filter"], ["↑ ↓ or j k", "move in a table"], ["Enter", "open the row"],
-  ["Esc", "close what is open"], ["r", "read again"], ["t", "light or dark"], ["?", "this list"]];
-
-function help() {
-  const dialog = el("dialog", { "aria-labelledby": "keys", on: { close: () => dialog.remove() } }, el("h2", { id: "keys" }, "Keys"),
-    el("div", { class: "keys" }, keys.map(([key, meaning]) => [el("span", {}, el("kbd", {}, key)), el("span", {}, meaning)])),
-    el("div", { class: "row" }, button("Close", () => dialog.close(), { class: "main" })));
-  document.body.append(dialog);
-  dialog.showModal();
-}
-
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.key === "Escape") return current?.shown.escape?.();
   if (event.target.closest("input, textarea, select")) return;
   if (event.key === "/") main.querySelector("input[type=search]")?.focus();
-  else if (event.key === "?") help();
+  else if (event.key === "?") keys.showModal();
   else if (event.key === "t") switchTheme();
   else if (event.key === "r") current?.shown.found?.();
-  else if (/^[1-9]$/.test(event.key) && views[event.key - 1]) go(views[event.key - 1].name);
+  else if (/^[1-9]$/.test(event.key) && views[event.key - 1]) location.hash = views[event.key - 1].name;
   else return;
   event.preventDefault();
 });
 // The address names a view: so this link only moves the focus.
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
 document.getElementById("theme").addEventListener("click", switchTheme);
-document.getElementById("help").addEventListener("click", help);
-
-// Start
+document.getElementById("help").addEventListener("click", () => keys.showModal());
+keys.querySelector("button").addEventListener("click", () => keys.close());
 
 into(main, async () => {
   Object.assign(session, await get("session"));
