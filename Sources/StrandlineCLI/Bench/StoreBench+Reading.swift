@@ -110,7 +110,8 @@ extension StoreBench {
     add(row, work, size, figure: row.ours)
   }
 
-  /// The same page by a predicate, as values, beside the query with each record of its page decoded.
+  /// The same page by a predicate, as values, beside the query and as many reads of values; without these rows beside the query with
+  /// each record of its page decoded.
   private mutating func measureFetches(_ store: RecordStore, _ size: Size) async throws {
     let work = "store.fetch.typed"
     guard wants(work) else { return }
@@ -139,9 +140,14 @@ extension StoreBench {
     ]
     let measured = try await race(contenders, sizes: [calls], rounds: bench.rounds)[0]
     var row = time(work, size, measured, hasPeer: false)
-    let query = time(work, size, [measured[1]], hasPeer: false)
-    row.limit = query.ours
-    row.atMost(1.2, of: query.ours, "the query with decoding")
+    var (limit, what) = (time(work, size, [measured[1]], hasPeer: false).ours, "the query with decoding")
+    if let query = milliseconds["store.query.indexed" + size.suffix],
+      let load = milliseconds["store.codable.load" + size.suffix]
+    {
+      (limit, what) = (query + Double(page) * load, "store.query.indexed + \(page) store.codable.load")
+    }
+    row.limit = limit
+    row.atMost(1.2, of: limit, what)
     add(row, work, size, figure: row.ours)
   }
 

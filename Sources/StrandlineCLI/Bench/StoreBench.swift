@@ -21,6 +21,8 @@ struct StoreBench: Benchmark {
   let data = Self.data
   /// The times at the smaller size, by the row's name.
   private var halves: [String: Double] = [:]
+  /// The milliseconds of one operation in each row so far, by its whole name: rows that come later are compared with them.
+  private(set) var milliseconds: [String: Double] = [:]
   private var progress: Progress
   private let opened = OpenStores()
 
@@ -69,6 +71,8 @@ struct StoreBench: Benchmark {
 
   private mutating func measure() async throws {
     sayWhatIsMissing()
+    // Before the corpus, whose typed questions are compared with it.
+    try await measureTyped()
     if wants(Self.corpusWorks) {
       for size in sizes { try await measureCorpus(size) }
     }
@@ -77,7 +81,6 @@ struct StoreBench: Benchmark {
     try await measureSingles()
     try await measureUpdates()
     try await measureEdits()
-    try await measureTyped()
     for size in sizes { try await measureCompaction(size) }
   }
 
@@ -162,6 +165,7 @@ struct StoreBench: Benchmark {
   /// the smaller one.
   mutating func add(_ row: BenchRow, _ work: String, _ size: Size, figure: Double, growth bound: Double = 2.2) {
     var row = row
+    milliseconds[row.work] = row.unit == "1/s" ? 1_000 / max(row.ours, 1e-9) : row.ours
     if size.factor == 1 {
       halves[work] = figure
     } else if let half = halves[work] {
