@@ -57,6 +57,29 @@ struct IndexedConditionTests {
     try store.closeBlocking()
   }
 
+  private struct Tally: SyncRecord {
+    var id: String
+    var count: Int64
+  }
+
+  @Test func `a wide integer is found by its field, beside records that have none there`() throws {
+    let store = try RecordStore.openBlocking(at: "/t", environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    let values: [FieldValue] = [.int64(.min), .int64(0), .int64(.max), .double(2.5), .string("2")]
+    try store.writeBlocking { tx in
+      for (number, value) in values.enumerated() {
+        try tx.save(Record(type: "Tally", id: RecordID("t\(number)"), fields: ["count": value]))
+      }
+    }
+    let least = Int64.min
+    for (predicate, names) in [
+      (#Predicate<Tally> { $0.count > 0 }, ["t2"]), (#Predicate<Tally> { $0.count == least }, ["t0"]),
+    ] {
+      let found = try store.fetch(Tally.self, where: predicate)
+      #expect(found.map(\.id) == names && found.unreadable.isEmpty)
+    }
+    try store.closeBlocking()
+  }
+
   @Test func `the order of Doubles uses an index, with numbers that were stored without a fraction`() throws {
     let values: [FieldValue] = [
       .double(-0.0), .double(0.5), .int64(1), .double(1), .double(1.5), .int64(2), .double(1e300), .int64(-3),

@@ -73,6 +73,7 @@ struct FieldProperty<Output> {
     switch Output.self {
     case is String.Type: return required { $0.text(field.name) }
     case is Int.Type: return required { fields -> Int? in fields.integer(field.name) }
+    case is Int64.Type: return required { fields -> Int64? in fields.integer(field.name) }
     case is Double.Type: return required { $0.number(field.name) }
     default: return nil
     }
