@@ -336,7 +336,7 @@ struct RecordVerbsTests {
         newest event   6
         log            N bytes
         account        none: never synced
-        zone Main      2 records, not fetched yet
+        zone Main      2 records, first download with the next sync
 
         """)
     #expect(

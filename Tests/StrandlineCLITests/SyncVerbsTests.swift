@@ -394,7 +394,11 @@ struct `The verb zones` {
     _ = await machine.run("import", "/A", "-", input: note("a", "1") + other)
     #expect(
       await machine.run("zones", "/A")
-        == Screen(code: .done, out: "Main: 1 record, not fetched yet\nOther: 1 record, not fetched yet\n", err: ""))
+        == Screen(
+          code: .done,
+          out: "Main: 1 record, first download with the next sync\n"
+            + "Other: 1 record, first download with the next sync\n",
+          err: ""))
     try JSONPage.check(await machine.run("zones", "--json", "/A").out, of: "zones")
     let needless = await machine.run("zones", "/A", "resume", "Main")
     #expect(needless.code == .noSuchStore && needless.err.contains("try: strandline zones /A\n"), "\(needless)")

@@ -148,7 +148,7 @@ extension StoreStatus.Zone {
     }
     if listed > 0 { words.append("\(Words.plural(listed, "record")) still to fetch") }
     if isDirty { words.append("has changes to fetch") }
-    if !hasToken { words.append("not fetched yet") }
+    if !hasToken, lostReason == nil, listed == 0 { words.append("first download with the next sync") }
     if ghostsPossible { words.append("may hold records that the server has deleted: not all were asked for yet") }
     return words.joined(separator: ", ")
   }
