@@ -56,7 +56,7 @@ func rename(_ id: String, to title: String, in store: RecordStore) async throws 
 }
 
 func deleteAndThinkAgain(_ id: String, in store: RecordStore) async throws -> [Undone.Kept] {
-  let receipt = try await store.write { try $0.delete(Note.self, id: id) }.receipt
+  let receipt = try await store.write { try $0.delete(Note.self, id: id) }
   let undone = try await store.undo(receipt)  // the note is back, with what was deleted because of it
   return undone.kept  // fields that were changed since; they stay as they are
 }
@@ -226,12 +226,9 @@ func showBookmarks(_ names: [String], in store: RecordStore) throws -> [String] 
   return notes.map(\.title)
 }
 
-func titles(of ids: [RecordID], asOf position: LogPosition, in store: RecordStore) throws -> [String]? {
+func titles(of ids: [Note.ID], asOf position: LogPosition, in store: RecordStore) throws -> [String]? {
   do {
-    let view = try store.view(asOf: position)
-    return try view.records(ids).compactMap { record in
-      if case .string(let title)? = record["title"] { title } else { nil }
-    }
+    return try store.view(asOf: position).fetch(Note.self, ids: ids).map(\.title)
   } catch StrandlineError.Code.positionExpired {
     return nil  // compaction has removed what the store held then
   }
@@ -295,7 +292,7 @@ func lastTitles(of id: RecordID, in store: RecordStore) throws -> [String] {
   while let after = next {
     let page = try store.history(of: id, after: after)  // the oldest changes first
     for change in page.changes {
-      guard case .string(let title)? = change.record?["title"] else { continue }
+      guard let title = try change.record?.value(as: Note.self).title else { continue }
       if titles.last != title { titles.append(title) }
     }
     next = page.next
@@ -753,7 +750,7 @@ struct `The examples of the documentation` {
     #expect(try store.fetch(Note.self, id: "ebb")?.title == "Low tide at seven")
     #expect(try showBookmarks(["none", "ebb"], in: store) == ["Low tide at seven"])
     let first = try #require(try store.changes(since: .start).changes.first).position
-    #expect(try titles(of: [note.recordID], asOf: first, in: store) == ["Low tide at six"])
+    #expect(try titles(of: [note.id], asOf: first, in: store) == ["Low tide at six"])
 
     try await rename(note.id, to: "A new life", in: store)
     #expect(try store.fetch(Note.self, id: "tide")?.title == "A new life")

@@ -59,8 +59,11 @@ struct `A write` {
     // Ignored, as where there is no value.
     try await store.write { tx in try tx.delete(id) }
     try store.writeBlocking { tx in try tx.delete(id) }
-    let nothing = try await store.write { tx in try tx.create(note()) }
-    #expect(nothing.lsns == LSN(4)...LSN(4))
+    // A closure of one call: the receipt alone, whatever the call returns.
+    let creation = try await store.write { tx in try tx.create(note()) }
+    #expect(creation.lsns == LSN(4)...LSN(4))
+    let deletion = try await store.write { try $0.delete(id) }
+    #expect(deletion.lsns == LSN(5)...LSN(5))
   }
 
   @Test func `may return a value that cannot be sent`() async throws {
