@@ -28,7 +28,7 @@ public final class CloudServer: Sendable {
     /// Answers that the fault `dropAnswer` dropped.
     public var droppedAnswers = 0
     /// Stale pages that the fault `replayPage` served.
-    public var replayedPages = 0
+    package var replayedPages = 0
   }
 
   /// What the requests read and write.

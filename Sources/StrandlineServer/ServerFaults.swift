@@ -35,7 +35,7 @@ public struct ServerFaults: Sendable, Hashable {
   public var expireTokens = false
   /// After a deletion, shows a client once more the records as it had seen them first; CloudServer+Feed.swift has the
   /// details.
-  public var replayPage = false
+  package var replayPage = false
   /// Requests that save records are refused with `QUOTA_EXCEEDED`, with the deletions in them. Deletions alone are taken.
   public var quotaExceeded = false
   /// Requests need a session: 421 without one, and each answer brings the next token. A token stays valid until its
@@ -44,7 +44,7 @@ public struct ServerFaults: Sendable, Hashable {
   /// as the session's newest.
   public var requireSession = false
   /// With `requireSession`: a token is valid for one request only.
-  public var strictRotation = false
+  package var strictRotation = false
   /// By how much the server's clock is ahead of this machine's, in whole milliseconds; negative if it is late. Answers show
   /// it in `Date`, and records in the times at which the server saved them. Set it lower while clients run, and the clock goes
   /// back.
@@ -55,7 +55,7 @@ public struct ServerFaults: Sendable, Hashable {
   package var clockAheadMilliseconds: Int64 = 0
   /// `create` of a name that exists is refused with `CONFLICT` instead of `EXISTS`; which one the live service uses is
   /// not known.
-  public var createConflictInsteadOfExists = false
+  package var createConflictInsteadOfExists = false
 
   /// The content host answers every request with this status and without JSON: 421 as one that was sent on a connection to another
   /// host, 503 as one that is busy; nil as it should.

@@ -14,7 +14,7 @@ public struct StoreBackup: Hashable, Sendable {
   /// Bytes of its segment files.
   public var bytes: UInt64
   /// Segment files.
-  public var segments: Int
+  package var segments: Int
   /// Bytes of the contents of assets.
   public var contentBytes: UInt64
 }

@@ -15,13 +15,13 @@ public struct StoreCompaction: Hashable, Sendable {
   /// The same, afterwards.
   public var bytesAfter: UInt64 = 0
   /// Events that it had.
-  public var eventsBefore: UInt64 = 0
+  package var eventsBefore: UInt64 = 0
   /// Events that stayed, those that others were packed into counted.
-  public var eventsAfter: UInt64 = 0
+  package var eventsAfter: UInt64 = 0
   /// Files that they lay in.
-  public var segmentsBefore = 0
+  package var segmentsBefore = 0
   /// Files that they lie in.
-  public var segmentsAfter = 0
+  package var segmentsAfter = 0
   /// Records of which all events stayed, because nothing could be left out safely.
   package var recordsKeptWhole = 0
 }

@@ -16,13 +16,13 @@ extension FieldValue {
   public static func data(_ data: Data) -> FieldValue { .bytes(Array(data)) }
 
   /// The time, if this is one; else nil.
-  public var dateValue: Date? {
+  package var dateValue: Date? {
     guard case .date(let milliseconds) = self else { return nil }
     return Date(milliseconds: milliseconds)
   }
 
   /// The bytes, if this is bytes; else nil.
-  public var dataValue: Data? {
+  package var dataValue: Data? {
     guard case .bytes(let bytes) = self else { return nil }
     return Data(bytes)
   }

@@ -2,6 +2,8 @@
 
 /// Groups of faults that a simulated world may have. Each world draws from its seed which of them it has, half of them on
 /// average, because a world in which everything fails at once never gets far.
+///
+/// `all` has further groups, with which the library proves its own promises; the command of a failure names them.
 public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertible {
   /// One bit a group.
   public let rawValue: UInt32
@@ -25,13 +27,13 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
   /// Other tools that write and delete at the server, without a stamp or with a meaningless one.
   public static let foreign = WorldFaults(rawValue: 1 << 7)
   /// References of every kind between records, and parents.
-  public static let references = WorldFaults(rawValue: 1 << 8)
+  package static let references = WorldFaults(rawValue: 1 << 8)
   /// Records that are deleted and created again in one transaction, also with another record type.
-  public static let types = WorldFaults(rawValue: 1 << 9)
+  package static let types = WorldFaults(rawValue: 1 << 9)
   /// Disks that are copied to another device, and disks that are put back to an earlier state.
-  public static let copies = WorldFaults(rawValue: 1 << 10)
+  package static let copies = WorldFaults(rawValue: 1 << 10)
   /// Pages that show records as they were before their deletion, and answers about changes that were given before.
-  public static let stale = WorldFaults(rawValue: 1 << 11)
+  package static let stale = WorldFaults(rawValue: 1 << 11)
   /// Compactions, also in the middle of a sync.
   public static let compaction = WorldFaults(rawValue: 1 << 12)
   /// Writes of the app in the middle of a sync, after an answer has come and before the engine gets it.
@@ -42,32 +44,38 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
 
   /// Syncs that no person has asked for: what was refused, or waits, is not tried before its time. In a world without it every
   /// sync is one that a person wants.
-  public static let automatic = WorldFaults(rawValue: 1 << 15)
+  package static let automatic = WorldFaults(rawValue: 1 << 15)
   /// Zones of which the server refuses every change for a while.
-  public static let rights = WorldFaults(rawValue: 1 << 16)
+  package static let rights = WorldFaults(rawValue: 1 << 16)
   /// Disks that are full for a while.
   public static let space = WorldFaults(rawValue: 1 << 17)
   /// Changes that several devices make alike: the same increment, the same item of a set, the same number.
-  public static let equal = WorldFaults(rawValue: 1 << 18)
+  package static let equal = WorldFaults(rawValue: 1 << 18)
   /// A server of two nodes, one of which is late by its clock: its times go back from request to request.
-  public static let nodes = WorldFaults(rawValue: 1 << 19)
+  package static let nodes = WorldFaults(rawValue: 1 << 19)
   /// Zones that are deleted and made again, or emptied by a device, between two polls of the others.
-  public static let remade = WorldFaults(rawValue: 1 << 20)
+  package static let remade = WorldFaults(rawValue: 1 << 20)
   /// Feeds from the beginning that leave records out, and deletions that the server does not find although the record lives.
-  public static let omissions = WorldFaults(rawValue: 1 << 21)
+  package static let omissions = WorldFaults(rawValue: 1 << 21)
   /// Zones and records whose names Unicode calls equal, most of them made by another tool.
-  public static let names = WorldFaults(rawValue: 1 << 22)
+  package static let names = WorldFaults(rawValue: 1 << 22)
   /// Values that an app read steps ago, and saves with what a person has changed in them since.
-  public static let screens = WorldFaults(rawValue: 1 << 23)
+  package static let screens = WorldFaults(rawValue: 1 << 23)
 
   /// Zones with as many records as the engine removes without a question, or some more, that are emptied or made again.
-  public static let crowds = WorldFaults(rawValue: 1 << 24)
+  package static let crowds = WorldFaults(rawValue: 1 << 24)
   /// Other processes that read a device's store, also in the middle of a write or a sync.
+<<<<<<< HEAD
   public static let readers = WorldFaults(rawValue: 1 << 25)
   /// Folders of stores that a person moves, or in whose place an older copy is put, while an app has them open.
   public static let moves = WorldFaults(rawValue: 1 << 26)
+=======
+  package static let readers = WorldFaults(rawValue: 1 << 25)
+  /// Folders of stores that a person moves while an app has them open.
+  package static let moves = WorldFaults(rawValue: 1 << 26)
+>>>>>>> c9918f49 (Take out of the public names what only the library's own proofs use)
   /// Defaults that every device saves, edits and deletes, often before it has fetched what the others have of them.
-  public static let defaults = WorldFaults(rawValue: 1 << 27)
+  package static let defaults = WorldFaults(rawValue: 1 << 27)
 
   /// Every group.
   public static let all: WorldFaults = WorldFaults(groups.map(\.group))
@@ -95,7 +103,7 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
   package static var each: [WorldFaults] { groups.map(\.group) }
 
   /// Reads names with commas between them: "network,power", "all" or "none". Nil if a name is not that of a group.
-  public init?(names: String) {
+  package init?(names: String) {
     if names == "all" {
       self = .all
       return

@@ -337,7 +337,7 @@ public final class SyncEngine: SyncDriver {
   package var lastReport: SyncReport? { lastCycle.withLock { $0.report } }
 
   /// Why the last cycle failed; nil if it did not. A cycle that was cancelled does not count: the one before it does.
-  public var lastError: StrandlineError? { watch.failure?.error }
+  package var lastError: StrandlineError? { watch.failure?.error }
 
   // MARK: Automatic cycles
 
