@@ -14,12 +14,14 @@ import Synchronization
 /// What a store does meanwhile.
 package enum StoreOperation: String, CaseIterable, Sendable {
   case write, flush, merge, compact, buildIndex, backup, stage, readInbox, suspend, resume, close
+  /// The same of a store that was suspended and resumed before.
+  case flushResumed, compactResumed
 
   /// Whether it opens files that were finished before.
   fileprivate var opensFiles: Bool {
     switch self {
-    case .merge, .compact, .buildIndex, .backup, .readInbox, .resume: true
-    case .write, .flush, .stage, .suspend, .close: false
+    case .merge, .compact, .compactResumed, .buildIndex, .backup, .readInbox, .resume: true
+    case .write, .flush, .flushResumed, .stage, .suspend, .close: false
     }
   }
 }
@@ -49,7 +51,7 @@ package struct ReplacedStores {
     try Self.leave("left before", for: Self.path, base, seed: 4)
     base.put(base.files(in: Self.path), over: FolderFate.olderPath)
     try Self.make(base, Self.path, ["c", "d"], seed: 2)
-    try Self.make(base, FolderFate.otherPath, [Self.othersName], seed: 3)
+    try Self.makeOther(base)
     try Self.leave("left for another", for: FolderFate.otherPath, base, seed: 5)
     for path in [Self.contentsPath, Self.contentsPath + "/assets"] { try base.makeDirectory(path) }
     base.put([Self.contentFile: Self.content], over: Self.contentsPath)
@@ -59,6 +61,17 @@ package struct ReplacedStores {
   private static func make(_ disk: SimulatedDisk, _ path: String, _ names: [String], seed: UInt64) throws {
     let store = try open(disk, path, seed: seed)
     for name in names { try put(name, 0, in: store) }
+    try store.closeBlocking()
+  }
+
+  /// One with sorted tables of the numbers that the first one gives.
+  private static func makeOther(_ disk: SimulatedDisk) throws {
+    let store = try open(disk, FolderFate.otherPath, seed: 3)
+    for value in Int64(-2)...0 {
+      try put(othersName, value, in: store)
+      guard let index = store.index else { throw LogProblem("the store has no index") }
+      try index.flush(always: true)
+    }
     try store.closeBlocking()
   }
 
@@ -157,15 +170,19 @@ package struct ReplacedStores {
 
     /// What the operation needs before it.
     func prepare(_ operation: StoreOperation) throws {
+      if operation == .flushResumed || operation == .compactResumed {
+        try store.suspendBlocking()
+        try store.resumeBlocking()
+      }
       try put("e")
       copied.withLock { $0 = disk.files(in: path) }
       try put(Self.rewritten, 1)
       switch operation {
-      case .write, .flush, .backup, .stage, .suspend, .buildIndex: break
+      case .write, .flush, .flushResumed, .backup, .stage, .suspend, .buildIndex: break
       case .readInbox: try leave()
       case .close: for number in 0..<3 { try put("e\(number)") }
       case .merge: try flush()
-      case .compact: for value in 2..<12 { try put(Self.rewritten, Int64(value)) }
+      case .compact, .compactResumed: for value in 2..<12 { try put(Self.rewritten, Int64(value)) }
       case .resume: try store.suspendBlocking()
       }
       _ = try reader.refresh()
@@ -187,13 +204,13 @@ package struct ReplacedStores {
     func run(_ operation: StoreOperation) throws {
       switch operation {
       case .write: for number in 0..<3 { try put("w\(number)") }
-      case .flush:
+      case .flush, .flushResumed:
         try put("f")
         try flush()
       case .merge:
         try put("m")
         try flush()
-      case .compact: _ = try store.compactBlocking()
+      case .compact, .compactResumed: _ = try store.compactBlocking()
       case .buildIndex:
         try store.addIndex(RecordIndex("T", "n"))
         try store.buildIndexesBlocking()
@@ -259,9 +276,9 @@ package struct ReplacedStores {
     let after = Self.tables(meter.disk)
     let does =
       switch operation {
-      case .flush, .buildIndex: after.count > tables.count
+      case .flush, .flushResumed, .buildIndex: after.count > tables.count
       case .merge: after.count == 1
-      case .close, .compact: after != tables
+      case .close, .compact, .compactResumed: after != tables
       case .write, .backup, .stage, .readInbox, .suspend, .resume: true
       }
     guard count > 0, does else { throw LogProblem("\(operation) did not do its work: \(tables) to \(after)") }
@@ -339,7 +356,9 @@ package struct ReplacedStores {
     case .resume where !fate.goesOn:
       if let error = Self.error({ try writer.store.closeBlocking() }) { try demandReplaced(error, fate, operation) }
       return
-    case .write, .flush, .merge, .compact, .buildIndex, .backup, .stage, .readInbox, .resume: break
+    case .write, .flush, .flushResumed, .merge, .compact, .compactResumed, .buildIndex, .backup, .stage, .readInbox,
+      .resume:
+      break
     }
     if let error = Self.error({ try writer.put("late") }) {
       try demandReplaced(error, fate, operation)

@@ -35,11 +35,9 @@ struct Suspension: Sendable {
 /// The runs that are listed on the disk when a log is opened again.
 private struct DiskRuns: Sendable {
   private let environment: SystemEnvironment
-  private let cache: BlockCache
+  let cache: BlockCache
   /// That of the store that was suspended.
   private let storeUUID: [UInt8]
-  /// nil until the log has said where it is.
-  private(set) var files: IndexFiles?
   private(set) var runs: RunSet?
   private(set) var declared = DeclaredIndexes()
   /// Why it is not known which indexes are declared.
@@ -59,7 +57,6 @@ private struct DiskRuns: Sendable {
   /// - Returns: the event behind which the log is to be read.
   mutating func begin(_ folder: any Folder, _ storeUUID: [UInt8], _ end: LogEnd, isRefused: Bool) -> LogEnd? {
     let files = IndexFiles(folder, environment, storeUUID: self.storeUUID, cache: cache)
-    self.files = files
     do { declared = try files.loadDefinitions() } catch { definitionsFailure = error }
     if isRefused {
       isLogCompacted = runs == nil
@@ -184,7 +181,8 @@ extension RecordStore {
         let index: StoreIndex
         do {
           if let failure = disk.definitionsFailure { throw failure }
-          guard let files = disk.files else { preconditionFailure("a log that was opened has said where it is") }
+          // Whatever is written looks first whether the folder is still this store's, as after an open.
+          let files = IndexFiles(log.folder, environment, storeUUID: log.storeUUID, cache: disk.cache)
           try files.syncDefinitions()
           copyMark = try CopyMark(ownerBytes: log.ownerBytes, of: log.folder)
           try catchUp(with: log, since: suspended, wasCompacted: disk.isLogCompacted)
