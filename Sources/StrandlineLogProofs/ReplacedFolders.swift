@@ -43,9 +43,9 @@ package struct ReplacedFolders {
     try log.close()
   }
 
-  private static func body(_ number: Int) -> [UInt8] { [UInt8](repeating: UInt8(number % 251), count: 300 + number) }
+  static func body(_ number: Int) -> [UInt8] { [UInt8](repeating: UInt8(number % 251), count: 300 + number) }
 
-  private static func write(_ number: Int, to log: Log) throws {
+  static func write(_ number: Int, to log: Log) throws {
     var transaction = LogTransaction()
     transaction.add(schema: 1, body: body(number))
     try log.waitUntilDurableBlocking(log.append(transaction).upperBound)
@@ -141,6 +141,11 @@ package struct ReplacedFolders {
   ///
   /// - Throws: `FolderFailure`; `LogProblem` if there is no such case.
   package mutating func replay(_ one: FolderCase) throws {
+    if one.campaign == .log, FolderOpening(rawValue: one.operation) != nil {
+      var openings = try ReplacedOpenings()
+      openings.meddle = meddle
+      return try openings.replay(one)
+    }
     guard one.campaign == .log, let operation = FolderOperation(rawValue: one.operation) else {
       throw LogProblem("there is no case \(one)")
     }
@@ -223,12 +228,12 @@ package struct ReplacedFolders {
       }
     }
     if !fate.goesOn { try demand(disk.files(in: Self.path) == found, "what is at the path was changed later") }
-    if let kept = fate.keptPath { try judge(disk, kept, writer.acknowledged, operation) }
+    if let kept = fate.keptPath { try Self.judge(disk, kept, writer.acknowledged, operation) }
     try cutPower(disk, writer, operation, one, 1)
     if let other {
       try Self.write(99, to: other)
       try other.close()
-      try judge(disk, Self.path, [90, 99], .append)
+      try Self.judge(disk, Self.path, [90, 99], .append)
     }
   }
 
@@ -240,12 +245,12 @@ package struct ReplacedFolders {
     guard one.hasPowerCut, one.fate.keptPath != nil || others != nil else { return }
     powerCuts += 1
     let image = disk.imageAfterCrash(using: SeededRandom(seed: one.seed &+ moment))
-    if let kept = one.fate.keptPath { try judge(image, kept, writer.acknowledged, operation) }
-    if let others { try judge(image, Self.path, others, .append) }
+    if let kept = one.fate.keptPath { try Self.judge(image, kept, writer.acknowledged, operation) }
+    if let others { try Self.judge(image, Self.path, others, .append) }
   }
 
   /// What was acknowledged in another log that is whole at the path afterwards; nil if there is none.
-  private static func others(_ fate: FolderFate) -> [Int]? {
+  static func others(_ fate: FolderFate) -> [Int]? {
     switch fate {
     case .replacedByAnother, .removedAndReplaced, .emptiedAndFilled: Array(90..<93)
     case .replacedByOlder: Array(0..<4)
@@ -254,7 +259,7 @@ package struct ReplacedFolders {
     }
   }
 
-  private static func second(_ fileSystem: any FileSystem) throws -> Log {
+  static func second(_ fileSystem: any FileSystem) throws -> Log {
     let log = try Log.open(
       at: path, role: .store, options: options, environment: .simulated(fileSystem, seed: 31)
     ) { _ in }
@@ -277,19 +282,23 @@ package struct ReplacedFolders {
   }
 
   /// Everything that was acknowledged is there, in order, and nothing that was not written.
-  private func judge(
+  ///
+  /// - Parameter operation: a compaction may leave some out.
+  static func judge(
     _ disk: SimulatedDisk, _ path: String, _ acknowledged: [Int], _ operation: FolderOperation
   ) throws {
     var found: [(lsn: UInt64, body: [UInt8])] = []
     let log = try Log.open(
-      at: path, role: .store, options: Self.options, environment: .simulated(OtherProcess(disk.clone()), seed: 21)
+      at: path, role: .store, options: options, environment: .simulated(OtherProcess(disk.clone()), seed: 21)
     ) { found.append(($0.lsn, $0.body)) }
     try log.close()
     for (index, number) in acknowledged.enumerated() {
       let lsn = UInt64(index + 1)
       let event = found.first { $0.lsn == lsn }
       if event == nil, operation == .compact, lsn % 3 == 0 { continue }
-      try demand(event?.body == Self.body(number), "LSN \(lsn) of '\(path)', which was acknowledged, is not there")
+      guard event?.body == body(number) else {
+        throw LogProblem("LSN \(lsn) of '\(path)', which was acknowledged, is not there")
+      }
     }
   }
 }

@@ -18,6 +18,33 @@ import Testing
     #expect(campaign.cases > 500 && campaign.powerCuts > 50, "\(campaign.cases) \(campaign.powerCuts)")
   }
 
+  @Test func `is cleared up nowhere else while its log is opened, whatever becomes of its folder`() throws {
+    var campaign = try ReplacedOpenings()
+    try campaign.run { Campaign.takes($0, every: 4) }
+    print(
+      "replaced openings: \(campaign.cases) cases, \(campaign.refusals) refused, "
+        + "\(campaign.powerCuts) disks after a power cut")
+    #expect(campaign.cases > (Campaign.isWhole ? 300 : 70), "\(campaign.cases)")
+    #expect(campaign.refusals > (Campaign.isWhole ? 100 : 20), "\(campaign.refusals)")
+    #expect(campaign.powerCuts > (Campaign.isWhole ? 40 : 5), "\(campaign.powerCuts)")
+  }
+
+  @Test func `is noticed by the campaign of openings when it is written, and the case repeats it`() throws {
+    for damaged in ["/store/MANIFEST", "/moved/MANIFEST"] {
+      var campaign = try ReplacedOpenings()
+      campaign.meddle = { disk in
+        if disk.peek("/moved/MANIFEST") != nil, disk.peek(damaged) != nil { disk.poke(damaged, [1]) }
+      }
+      let failure = try #require(#expect(throws: FolderFailure.self) { try campaign.run() })
+      let one = try #require(FolderCase("\(failure.folderCase)"))
+      var folders = try ReplacedFolders()
+      folders.meddle = campaign.meddle
+      #expect(throws: FolderFailure.self) { try folders.replay(one) }
+      folders.meddle = { _ in }
+      try folders.replay(one)
+    }
+  }
+
   @Test func `is noticed by the campaign when it is written, and the case repeats it`() throws {
     for damaged in ["/store/MANIFEST", "/moved/MANIFEST"] {
       var campaign = try ReplacedFolders()

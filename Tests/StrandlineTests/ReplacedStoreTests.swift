@@ -115,8 +115,9 @@ extension RecordStore {
     }
   }
 
-  @Test(arguments: [false, true]) func `gets what is left for it, and not another one that comes to its path meanwhile`(
-    hadInbox: Bool
+  @Test(arguments: FolderFate.allCases, [false, true])
+  func `gets what is left for it, and not another one that comes to its path meanwhile`(
+    _ fate: FolderFate, hadInbox: Bool
   ) throws {
     func leave(_ name: String, _ disk: SimulatedDisk) throws {
       let environment = StoreEnvironment(
@@ -130,37 +131,123 @@ extension RecordStore {
     var isMet = true
     while isMet {
       call += 1
+      let comment: Comment = "\(fate), call \(call)"
       let disk = try made()
+      FolderFate.put(disk.files(in: "/store"), over: FolderFate.olderPath, disk)
       if hadInbox { try leave("early", disk) }
-      let others = disk.files(in: "/other")
-      let met = Mutex<Result<Void, any Error>?>(nil)
+      try disk.folder("/").sync()
+      let copy = disk.files(in: "/store")
+      let put = Mutex<Result<[String: [UInt8]], any Error>?>(nil)
       disk.interrupt(beforeCall: disk.callCount + call) {
-        let result = Result { _ = try FolderFate.replacedByAnother.befall(disk, [:]) { _ in } }
-        met.withLock { $0 = result }
+        let result = Result {
+          _ = try fate.befall(disk, copy) { disk in
+            let second = try open(disk, seed: 8)
+            try second.put("other")
+            try second.closeBlocking()
+          }
+          return disk.files(in: "/store")
+        }
+        put.withLock { $0 = result }
       }
       let outcome = Result { try leave("late", disk) }
       disk.endInterruption()
-      isMet = try met.withLock { try $0?.get() } != nil
-      guard isMet else { break }
-      // A new inbox is made by its path: an empty one may be left where another store has come right then.
-      let isWhole = disk.files(in: "/store").filter { !$0.key.hasPrefix("/inbox") } == others
-      #expect(isWhole, "call \(call)")
-      let there = try open(disk, seed: 10)
-      #expect(try there.names() == ["other"], "call \(call)")
-      try there.closeBlocking()
-      let kept = try open(disk, seed: 9, at: "/moved")
-      defer { _ = Result { try kept.closeBlocking() } }
-      switch outcome {
-      case .success:
-        left += 1
-        #expect(try kept.names().contains("late"), "call \(call)")
-      case .failure(let error):
-        let code = (error as? StrandlineError)?.code
-        #expect(code == .storeReplaced || !hadInbox && code == .io, "call \(call): \(error)")
+      let there = try put.withLock { try $0?.get() }
+      isMet = there != nil
+      guard let there else { break }
+      if case .success = outcome { left += 1 }
+      for image in [disk, disk.imageAfterCrash(using: SeededRandom(seed: UInt64(call)))] {
+        // A new inbox is made by its path: an empty one may be left where another store has come right then.
+        func own(_ files: [String: [UInt8]]) -> [String: [UInt8]] { files.filter { !$0.key.hasPrefix("/inbox") } }
+        #expect(own(image.files(in: "/store")) == own(there), comment)
+        try judge(image, fate, hadInbox: hadInbox, hasLeft: (try? outcome.get()) != nil, comment)
       }
-      #expect(try kept.names().contains("early") == hadInbox)
+      if case .failure(let error) = outcome {
+        let code = (error as? StrandlineError)?.code
+        let isSaid = code == .storeReplaced || code == .noSuchStore || (!hadInbox && code == .io)
+        #expect(!fate.goesOn && (isSaid || (code != nil && (fate.isInPlace || fate.isRemoved))), "\(comment): \(error)")
+      }
     }
-    #expect(call > 5 && left > 0, "\(call) calls, \(left) taken")
+    #expect(call > 5 && left > 0, "\(fate): \(call) calls, \(left) taken")
+  }
+
+  /// Looks at what is in the stores that a fate has left: the one in which an inbox was written, and the other one.
+  private func judge(
+    _ disk: SimulatedDisk, _ fate: FolderFate, hadInbox: Bool, hasLeft: Bool, _ comment: Comment
+  ) throws {
+    func names(_ path: String) throws -> Set<String> {
+      let store = try open(OtherProcess(disk.clone()), seed: 9, at: path)
+      defer { _ = Result { try store.closeBlocking() } }
+      return Set(try store.names())
+    }
+    if let kept = fate.keptPath {
+      let found = try names(kept)
+      #expect(found.contains("own") && found.contains("early") == hadInbox, comment)
+      if hasLeft { #expect(found.contains("late"), comment) }
+    }
+    switch fate {
+    case .replacedByAnother, .removedAndReplaced, .emptiedAndFilled, .secondWriter:
+      #expect(try names("/store") == ["other"], comment)
+    case .replacedByOlder: #expect(try names("/store").subtracting(["late"]) == ["own"], comment)
+    case .moved, .removed, .overwrittenByOlder, .overwrittenByAnother, .overwrittenBySameSession, .remounted: break
+    }
+  }
+
+  /// An open of a long log without tables writes some while it reads.
+  @Test(arguments: FolderFate.allCases)
+  func `gets no tables of a log that is being opened, whatever becomes of its folder`(_ fate: FolderFate) throws {
+    let disk = SimulatedDisk()
+    @Sendable func open(_ disk: any FileSystem, seed: UInt64, at path: String = "/store") throws -> RecordStore {
+      var log = LogOptions()
+      log.segmentBytesMax = 2 << 10
+      (log.controlIntervalMilliseconds, log.ballastBytes, log.upkeep) = (nil, 0, .onDemand)
+      var index = IndexOptions()
+      (index.flushCount, index.mergeWidth) = (2, 100)
+      return try RecordStore.openBlocking(
+        at: path, options: StoreOptions(log: log, index: index),
+        environment: StoreEnvironment(
+          SystemEnvironment(fileSystem: disk, clock: SimulatedClock(), random: SeededRandom(seed: seed)),
+          isSimulated: true))
+    }
+    for (path, seed) in [("/store", 1 as UInt64), ("/other", 2), ("/older", 3)] {
+      let store = try open(disk, seed: seed, at: path)
+      for number in 0..<40 {
+        try store.put("\(path.dropFirst())\(number)")
+        if path != "/store", number % 5 == 0 { try #require(store.index).flush(always: true) }
+      }
+      try store.closeBlocking()
+    }
+    for file in disk.paths where file.hasPrefix("/store/runs/") { disk.pokeRemove(file) }
+    try disk.folder("/").sync()
+    let copy = disk.files(in: "/store")
+    let meter = CallMeter(disk.clone())
+    let first = meter.disk.callCount
+    _ = try open(meter, seed: 4)
+    let calls = meter.disk.callCount - first
+    #expect(calls > 20 && meter.disk.files(in: "/store").keys.contains { $0.hasSuffix(".run") })
+    // Until LOCK and CONTROL are held, an open opens what is there.
+    for call in 4...calls where !fate.isBlind(before: meter.calls[first + call]) {
+      let image = disk.clone()
+      let there = Mutex<Result<[String: [UInt8]], any Error>?>(nil)
+      image.interrupt(beforeCall: first + call) {
+        let result = Result {
+          _ = try fate.befall(image, copy) { disk in
+            let second = try open(disk, seed: 5)
+            try second.put("second")
+            try second.closeBlocking()
+          }
+          return image.files(in: "/store")
+        }
+        there.withLock { $0 = result }
+      }
+      let error = Result { _ = try open(image, seed: 4) }
+      let put = try #require(try there.withLock { try $0?.get() }, "\(fate), call \(call)")
+      guard !fate.goesOn, fate != .overwrittenBySameSession else {
+        try error.get()
+        continue
+      }
+      let changes = fate.changes(in: image.files(in: "/store"), of: put)
+      #expect(changes.isEmpty, "\(fate), call \(call): \(changes)")
+    }
   }
 
   /// To most file systems of Linux they are two.

@@ -28,7 +28,7 @@ final class DirectoryKeeper: Sendable {
   init(environment: SystemEnvironment, hold: StoreHold, manifest: Manifest) {
     self.environment = environment
     self.hold = hold
-    directory = StoreDirectory(place: hold.directory.place, folder: HeldFolder(hold, environment.clock))
+    directory = hold.changed(by: environment.clock)
     state = OrderedMutex(.segments, State(manifest: manifest))
   }
 

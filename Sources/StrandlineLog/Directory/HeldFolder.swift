@@ -7,6 +7,13 @@
 
 import StrandlineSystem
 
+extension StoreHold {
+  /// The folder as it is changed: each change looks first.
+  func changed(by clock: any SystemClock) -> StoreDirectory {
+    StoreDirectory(place: directory.place, folder: HeldFolder(self, clock))
+  }
+}
+
 /// The folder that a writer holds.
 final class HeldFolder: Folder {
   private let base: any Folder

@@ -149,17 +149,26 @@ struct ControlFile: Sendable {
   ///   `.io`.
   static func read(_ directory: StoreDirectory) throws(LogError) -> ControlFile {
     let path = directory.control
+    let file: any File
+    do throws(SystemError) {
+      file = try directory.folder.open(LogFormat.controlName, .read)
+    } catch {
+      guard error.isAbsent else { throw .system("cannot read '\(path)'", error, file: path) }
+      throw .damaged(path, at: 0..<UInt64(wholeBytes), lsns: nil, "the file that bounds the log is missing")
+    }
+    defer { file.close() }
+    return try read(file, path)
+  }
+
+  /// Reads the file that is open.
+  static func read(_ file: any File, _ path: String) throws(LogError) -> ControlFile {
     do {
-      let file = try directory.folder.open(LogFormat.controlName, .read)
-      defer { file.close() }
-      var found = try read(file, path)
+      var found = try readOnce(file, path)
       // A writer may have been in the middle of a slot.
-      for _ in 0..<2 where found.isTorn { found = try read(file, path) }
+      for _ in 0..<2 where found.isTorn { found = try readOnce(file, path) }
       return found
     } catch let error as LogError {
       throw error
-    } catch let error as SystemError where error.isAbsent {
-      throw .damaged(path, at: 0..<UInt64(wholeBytes), lsns: nil, "the file that bounds the log is missing")
     } catch let error as SystemError {
       throw .system("cannot read '\(path)'", error, file: path)
     } catch {
@@ -167,8 +176,7 @@ struct ControlFile: Sendable {
     }
   }
 
-  /// Reads the file that is open.
-  private static func read(_ file: any File, _ path: String) throws -> ControlFile {
+  private static func readOnce(_ file: any File, _ path: String) throws -> ControlFile {
     let bytes = try file.read(at: 0, count: wholeBytes)
     var whole: [Control] = []
     var hasJunk = false

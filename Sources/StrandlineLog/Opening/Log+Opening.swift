@@ -183,15 +183,34 @@ private struct RecoveringLog {
     _ control: any File, seen: SegmentList, from firstLSN: UInt64?, behind knownEnd: Log.KnownEnd?,
     replay: (LogEvent) throws -> Void
   ) throws -> Log {
-    let begun = environment.clock.monotonicNanoseconds()
     // Again under the lock: the last writer may have gone on until now.
     let files = try directory.files()
     try settleNames(files)
     guard !directory.place.fileSystem.openStores.contains(directory.place.path) else {
       throw StoreHold.isOpen(directory.place)
     }
+    // Before anything is read: it may take long, and another store's files may be put into the folder meanwhile.
+    let slots = try ControlFile.read(control, directory.control)
+    let hold = StoreHold(
+      directory, storeUUID: slots.current.storeUUID, lock: lock, control: control, slots: slots,
+      now: environment.clock.monotonicNanoseconds())
+    do {
+      return try recover(files, seen, hold, from: firstLSN, behind: knownEnd, replay: replay)
+    } catch let error as LogError {
+      // Files of two stores contradict each other, and that is no damage.
+      try hold.check(now: environment.clock.monotonicNanoseconds())
+      throw error
+    }
+  }
+
+  private func recover(
+    _ files: StoreDirectory.Files, _ seen: SegmentList, _ hold: StoreHold, from firstLSN: UInt64?,
+    behind knownEnd: Log.KnownEnd?, replay: (LogEvent) throws -> Void
+  ) throws -> Log {
+    let begun = environment.clock.monotonicNanoseconds()
+    let held = hold.changed(by: environment.clock)
     let acknowledged = try acknowledgedBefore(seen.manifest)
-    let end = try knownEnd?(directory.folder, seen.manifest.storeUUID, false)
+    let end = try knownEnd?(held.folder, seen.manifest.storeUUID, false)
     let wanted = knownEnd == nil ? firstLSN ?? .max : (end?.lsn ?? 0) + 1
     let believed = min(wanted, acknowledged.map { $0.lsn + 1 } ?? .max)
     let list = try SegmentList.read(
@@ -202,8 +221,8 @@ private struct RecoveringLog {
       if let found = try Recovery.run(directory, list, behind: end, acknowledged: acknowledged, visit: replay) {
         recovered = found
       } else {
-        _ = try knownEnd?(directory.folder, list.manifest.storeUUID, true)
-        return try recover(control, seen: seen, from: 1, behind: nil, replay: replay)
+        _ = try knownEnd?(held.folder, list.manifest.storeUUID, true)
+        return try recover(files, seen, hold, from: 1, behind: nil, replay: replay)
       }
     } else {
       recovered = try Recovery.run(
@@ -216,8 +235,8 @@ private struct RecoveringLog {
     }
     try checkNumbers(list, recovered)
     recovered.report.adopted = list.adopted
-    try clearUp(files.temporaries, &recovered)
-    let keeper = keeper(list, files, control)
+    try clearUp(files.temporaries, &recovered, in: held)
+    let keeper = DirectoryKeeper(environment: environment, hold: hold, manifest: manifest(list, files))
     var recovery = TailRecovery(keeper: keeper, options: options)
     try keeper.hold.claim()
     let writer: SegmentWriter
@@ -285,7 +304,11 @@ private struct RecoveringLog {
   }
 
   /// Removes and moves what interrupted writers left, now that the log was found whole without it.
-  private func clearUp(_ temporaries: [String], _ recovered: inout Recovery) throws(LogError) {
+  ///
+  /// - Parameter directory: the one that is held.
+  private func clearUp(
+    _ temporaries: [String], _ recovered: inout Recovery, in directory: StoreDirectory
+  ) throws(LogError) {
     let list = recovered.list
     let leftovers = try Leftovers(
       list.unplaced, covering: list.segments.first?.firstLSN ?? 1, to: recovered.end.lsn, in: directory)
@@ -300,9 +323,7 @@ private struct RecoveringLog {
   }
 
   /// The list as this writer goes on with it.
-  private func keeper(
-    _ list: SegmentList, _ files: StoreDirectory.Files, _ control: any File
-  ) -> DirectoryKeeper {
+  private func manifest(_ list: SegmentList, _ files: StoreDirectory.Files) -> Manifest {
     var manifest = list.manifest
     manifest.nextSegmentID = max(manifest.nextSegmentID, (files.segmentIDs.last ?? 0) + 1)
     // With those that no list names, and the ends that a successor says.
@@ -310,10 +331,7 @@ private struct RecoveringLog {
       ManifestEntry(
         segmentID: segment.segmentID, salt: segment.identity.salt, firstLSN: segment.firstLSN, end: segment.end)
     }
-    let hold = StoreHold(
-      directory, storeUUID: manifest.storeUUID, lock: lock, control: control, slots: list.control,
-      now: environment.clock.monotonicNanoseconds())
-    return DirectoryKeeper(environment: environment, hold: hold, manifest: manifest)
+    return manifest
   }
 
   /// The writer that continues the log. On a full disk the ballast is removed for it; if that is not enough, what is
@@ -321,7 +339,7 @@ private struct RecoveringLog {
   private func continued(
     _ recovery: inout TailRecovery, _ recovered: inout Recovery
   ) throws(LogError) -> (SegmentWriter, StalledRecovery?) {
-    let ballast = Ballast(directory: directory, bytes: options.ballastBytes)
+    let ballast = Ballast(directory: recovery.keeper.directory, bytes: options.ballastBytes)
     do throws(LogError) {
       do throws(LogError) {
         return (try recovery.writer(&recovered), nil)
