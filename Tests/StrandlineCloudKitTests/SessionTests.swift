@@ -3,6 +3,7 @@
 
 import Strandline
 import StrandlineCloudKit
+import StrandlineLogProofs
 import StrandlineServer
 import StrandlineSimulation
 import StrandlineSystem
@@ -52,16 +53,92 @@ struct SessionTests {
     #expect(try await other.user() == "_alice")
   }
 
-  @Test func `a store that takes the place of the one beside the session does not get its token`() throws {
+  /// A store with a session beside two others that have their own.
+  private func stores() throws -> SimulatedDisk {
     let disk = SimulatedDisk()
-    try disk.makeDirectory("/store")
-    let session = try WebSession(path: "/store/session", environment: .on(disk))
-    try session.signIn(token: "first")
-    try disk.renameFolder("/store", to: "/moved")
-    try disk.makeDirectory("/store")
-    try session.signIn(token: "second")
-    #expect(disk.paths == ["/moved/session"])
-    #expect(disk.peek("/moved/session").map { String(decoding: $0, as: UTF8.self) } == "second\n")
+    for path in [FolderFate.path, FolderFate.otherPath, FolderFate.olderPath] {
+      try disk.makeDirectory(path)
+      disk.poke(path + "/file", Array(path.utf8))
+      if path != FolderFate.path { disk.poke(path + "/session", Array("\(path.dropFirst())\n".utf8)) }
+    }
+    try disk.folder("/").sync()
+    return disk
+  }
+
+  private func befall(_ fate: FolderFate, _ disk: SimulatedDisk, _ copy: [String: [UInt8]]) throws -> [String: [UInt8]]
+  {
+    _ = try fate.befall(disk, copy) { disk in
+      try disk.makeDirectory(FolderFate.path)
+      try WebSession(path: FolderFate.path + "/session", environment: .on(disk)).signIn(token: "second")
+    }
+    return disk.files(in: FolderFate.path)
+  }
+
+  @Test(arguments: FolderFate.allCases)
+  func `a store that takes the place of the one beside the session does not get its token`(_ fate: FolderFate) throws {
+    var call: Int? = nil
+    while true {
+      let disk = try stores()
+      let session = try WebSession(path: FolderFate.path + "/session", environment: .on(disk))
+      try session.signIn(token: "first")
+      let copy = disk.files(in: FolderFate.path)
+      let put = Mutex<Result<[String: [UInt8]], any Error>?>(nil)
+      let meet: @Sendable () -> Void = {
+        let result = Result { try befall(fate, disk, copy) }
+        put.withLock { $0 = result }
+      }
+      if let call { disk.interrupt(beforeCall: disk.callCount + call, meet) } else { meet() }
+      let outcome = Result { try session.signIn(token: "mine") }
+      disk.endInterruption()
+      guard let there = try put.withLock({ try $0?.get() }) else { break }
+      let comment: Comment = "\(fate), call \(call ?? 0)"
+      if case .failure(let error) = outcome { #expect(fate.isRemoved, "\(comment): \(error)") }
+      for disk in [disk, disk.imageAfterCrash(using: SeededRandom(seed: UInt64(call ?? 0)))] {
+        // In the same folder the session's file is the one of this path, for whoever signs in last.
+        var found = disk.files(in: FolderFate.path)
+        var expected = there
+        if fate.isInFolder || fate.goesOn {
+          for name in ["/session", "/session.tmp"] {
+            found[name] = nil
+            expected[name] = nil
+          }
+        }
+        #expect(found == expected, comment)
+        guard let kept = fate.keptPath, (try? outcome.get()) != nil else { continue }
+        #expect(disk.peek(kept + "/session").map { String(decoding: $0, as: UTF8.self) } == "mine\n", comment)
+      }
+      call = (call ?? 0) + 1
+    }
+    #expect((call ?? 0) > 3)
+  }
+
+  @Test(arguments: FolderFate.allCases)
+  func `the token of an answer is written into no other store`(_ fate: FolderFate) async throws {
+    let server = server()
+    let disk = try stores()
+    let session = try WebSession(path: FolderFate.path + "/session", environment: .on(disk))
+    let first = server.signIn(user: "_alice")
+    try session.signIn(token: first)
+    let copy = disk.files(in: FolderFate.path)
+    let put = Mutex<[String: [UInt8]]>([:])
+    let inner = InProcessTransport(server)
+    let transport = ScriptedTransport { request, number in
+      let answer = try await inner.send(request)
+      guard number == 1 else { return answer }
+      let there = try self.befall(fate, disk, copy)
+      put.withLock { $0 = there }
+      return answer
+    }
+    #expect(try await WebServicesDatabase.over(transport, session: session).user() == "_alice")
+    for disk in [disk, disk.imageAfterCrash(using: SeededRandom(seed: 1))] {
+      // Where its own token lies it goes on, in a copy of its own as well.
+      if fate.goesOn || fate == .overwrittenBySameSession {
+        let token = disk.peek(FolderFate.path + "/session").map { String(decoding: $0, as: UTF8.self) }
+        #expect(token != first + "\n" && token?.isEmpty == false)
+      } else {
+        #expect(disk.files(in: FolderFate.path) == put.withLock { $0 }, "\(fate)")
+      }
+    }
   }
 
   @Test func `a token that was refused is read again where the session's file is now`() throws {

@@ -344,33 +344,50 @@ private func repair(
   }
 
   /// The damaged store is held by its folder, wherever that is.
-  @Test func `whose old folder is moved and replaced at any call reads what it held, and writes into neither`() throws {
+  @Test(arguments: FolderFate.allCases)
+  func `whose old folder is moved, removed or replaced at any call writes into none of them`(_ fate: FolderFate) throws
+  {
     let (disk, bodies) = try damagedStore()
-    let other = try openLog(disk, seed: 31, path: "/other")
-    try other.write(body(5))
-    try other.close()
-    let (old, others) = (disk.files(in: storePath), disk.files(in: "/other"))
+    for (path, seed) in [(FolderFate.otherPath, 31 as UInt64), (FolderFate.olderPath, 32)] {
+      let other = try openLog(disk, seed: seed, path: path)
+      for number in 0..<40 { try other.write(body(number)) }
+      try other.close()
+    }
+    let old = disk.files(in: storePath)
     let counting = disk.clone()
     let first = counting.callCount + 1
     try write(counting)
     let last = counting.callCount
     #expect(last - first > 10)
+    var whole = 0
     for call in first...last {
       let image = disk.clone()
-      let failure = Mutex<(any Error)?>(nil)
+      let put = Mutex<Result<[String: [UInt8]], any Error>?>(nil)
       image.interrupt(beforeCall: call) {
-        do {
-          try image.renameFolder(storePath, to: "/moved")
-          try image.renameFolder("/other", to: storePath)
-        } catch { failure.withLock { $0 = error } }
+        let result = Result {
+          _ = try fate.befall(image, old) { try openLog($0, seed: 41).write(body(6)) }
+          return image.files(in: storePath)
+        }
+        put.withLock { $0 = result }
       }
-      try write(image)
-      #expect(failure.withLock { $0 } == nil, "call \(call)")
-      #expect(image.files(in: "/moved") == old && image.files(in: storePath) == others, "call \(call)")
-      var found: [[UInt8]] = []
-      try openLog(image, path: newPath, createIfAbsent: false) { found.append($0.body) }.close()
-      #expect(found == bodies, "call \(call)")
+      let failure = Result { try write(image) }
+      let there = try #require(try put.withLock { try $0?.get() }, "call \(call)")
+      // What it reads may be of two stores, or gone.
+      if case .failure(let error) = failure {
+        #expect(fate.isInPlace || fate.isRemoved, "\(fate), call \(call): \(error)")
+        #expect(error is LogError, "\(fate), call \(call): \(error)")
+      }
+      for disk in [image, image.imageAfterCrash(using: SeededRandom(seed: UInt64(call)))] {
+        #expect(disk.files(in: storePath) == there, "\(fate), call \(call)")
+        if let kept = fate.keptPath { #expect(disk.files(in: kept) == old, "\(fate), call \(call)") }
+        guard try disk.kind(of: newPath) == .directory else { continue }
+        var found: [[UInt8]] = []
+        try openLog(disk.clone(), path: newPath, createIfAbsent: false) { found.append($0.body) }.close()
+        if !fate.isInPlace { #expect(found == bodies, "\(fate), call \(call)") }
+        whole += 1
+      }
     }
+    #expect(whole > 0 || fate.isInPlace || fate.isRemoved, "\(fate): no repair ended")
   }
 
   @Test func `on a disk that is full, or fails any call, leaves nothing but the old`() throws {

@@ -5,11 +5,13 @@
 import Strandline
 import StrandlineCloudKit
 import StrandlineLog
+import StrandlineLogProofs
 import StrandlineHost
 import StrandlineServer
 import StrandlineSimulation
 import StrandlineSystem
 import StrandlineTestSupport
+import Synchronization
 import Testing
 
 @Suite(.timeLimit(.minutes(30)))
@@ -46,35 +48,111 @@ struct RestartTests {
     .init(operationType: "create", zone: .init(zoneID: WireZoneID(notes)))
   ])
 
-  @Test func `a journal whose folder is moved and replaced is written on nowhere, and the server says so`() async throws
-  {
-    let (disk, clock) = (SimulatedDisk(), SimulatedClock())
-    func open(_ path: String, seed: UInt64) throws -> CloudServer {
+  /// Servers on one disk, of which the folder of one meets a fate.
+  private struct Journals {
+    let disk = SimulatedDisk()
+    let clock = SimulatedClock()
+
+    static func open(_ disk: any FileSystem, _ clock: SimulatedClock, _ path: String, seed: UInt64) throws
+      -> CloudServer
+    {
       try CloudServer(
         directory: path, limits: ServerLimits(),
         environment: SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: seed)),
         controlIntervalMilliseconds: nil)
     }
-    for (path, name) in [("/other", "other"), ("/server", "own")] {
-      let server = try open(path, seed: path == "/other" ? 1 : 2)
-      try await server.client().createZone(notes)
-      try await server.client().note(name)
+
+    /// One server of another journal, one of an older copy, and the one that was closed last.
+    init() async throws {
+      for (path, names) in [(FolderFate.otherPath, ["other"]), (FolderFate.path, ["own"])] {
+        let server = try Self.open(disk, clock, path, seed: path == FolderFate.path ? 1 : 2)
+        try await server.client().createZone(notes)
+        for name in names { try await server.client().note(name) }
+        try server.close()
+      }
+      FolderFate.put(disk.files(in: FolderFate.path), over: FolderFate.olderPath, disk)
+      let server = try Self.open(disk, clock, FolderFate.path, seed: 3)
+      try await server.client().note("acknowledged")
       try server.close()
+      try disk.folder("/").sync()
     }
-    let server = try open("/server", seed: 3)
-    try await server.client().note("acknowledged")
-    try disk.renameFolder("/server", to: "/moved")
-    try disk.renameFolder("/other", to: "/server")
-    let found = Dictionary(
-      uniqueKeysWithValues: disk.paths.filter { $0.hasPrefix("/server/") }.map { ($0, disk.peek($0)) })
+  }
+
+  /// - Parameter call: nil: before a request, else before this call of the request that changes the disk.
+  private func attempt(
+    _ fate: FolderFate, on made: SimulatedDisk, beforeCall call: Int?
+  ) async throws -> (marks: [String], failure: String?) {
+    let (disk, clock) = (made.clone(), SimulatedClock())
+    let comment: Comment = "\(fate), call \(call ?? 0)"
+    let server = try Journals.open(disk, clock, FolderFate.path, seed: 4)
+    try await server.client().note("before")
+    let copy = disk.files(in: FolderFate.path)
+    try await server.client().note("now")
+    let there = Mutex<Result<[String: [UInt8]], any Error>?>(nil)
+    let befall: @Sendable () -> Void = {
+      let result = Result {
+        _ = try fate.befall(disk, copy) { try Journals.open($0, clock, FolderFate.path, seed: 5).close() }
+        clock.advance(milliseconds: 200)
+        return disk.files(in: FolderFate.path)
+      }
+      there.withLock { $0 = result }
+    }
+    if let call { disk.interrupt(beforeCall: disk.callCount + call, befall) } else { befall() }
+    var hasAnswered = false
+    do {
+      try await server.client().note("late")
+      hasAnswered = true
+    } catch is CloudError {}
+    // The next one knows in any case.
     clock.advance(milliseconds: 200)
-    await #expect(throws: CloudError.self) { try await server.client().note("late") }
-    #expect(server.failure?.contains("moved away from '/server'") == true, "\(server.failure ?? "it goes on")")
+    do {
+      try await server.client().note("later")
+      #expect(fate.goesOn, "\(comment): a request was answered")
+    } catch let error as CloudError {
+      #expect(!fate.goesOn, "\(comment): \(error)")
+    }
+    let put = try #require(try there.withLock { try $0?.get() }, comment)
+    let failure = server.failure
+    let image = disk.imageAfterCrash(using: SeededRandom(seed: UInt64(call ?? 0)))
     _ = Result { try server.close() }
-    for path in disk.paths where path.hasPrefix("/server/") { #expect(found[path] == disk.peek(path), "\(path)") }
-    let moved = try open("/moved", seed: 4)
-    #expect(try await moved.client().everything().changes.map(\.mark).sorted() == ["acknowledged", "own"])
-    try moved.close()
+    var marks: [String] = []
+    for disk in [disk, image] {
+      if !fate.goesOn {
+        let changes = fate.changes(in: disk.files(in: FolderFate.path), of: put)
+        #expect(changes.isEmpty, "\(comment): \(changes)")
+      }
+      guard let kept = fate.keptPath else { continue }
+      let moved = try Journals.open(OtherProcess(disk.clone()), SimulatedClock(), kept, seed: 6)
+      marks = try await moved.client().everything().changes.map(\.mark).sorted()
+      #expect(Set(marks).isSuperset(of: ["acknowledged", "before", "now", "own"]), "\(comment): \(marks)")
+      if hasAnswered { #expect(marks.contains("late"), "\(comment): \(marks)") }
+      try moved.close()
+    }
+    return (marks, failure)
+  }
+
+  @Test(arguments: FolderFate.allCases)
+  func `a journal whose folder is moved, removed or replaced is written on nowhere, and the server says so`(
+    _ fate: FolderFate
+  ) async throws {
+    let made = try await Journals().disk
+    let (marks, failure) = try await attempt(fate, on: made, beforeCall: nil)
+    #expect((failure == nil) == fate.goesOn, "\(failure ?? "it goes on")")
+    if fate == .replacedByAnother {
+      #expect(failure?.contains("moved away from '/store'") == true, "\(failure ?? "it goes on")")
+      #expect(marks == ["acknowledged", "before", "now", "own"])
+    }
+    // Of the calls of one request, those that a writer could have noticed it before.
+    let meter = CallMeter(made.clone())
+    let server = try Journals.open(meter, SimulatedClock(), FolderFate.path, seed: 4)
+    for name in ["before", "now"] { try await server.client().note(name) }
+    let first = meter.disk.callCount
+    try await server.client().note("late")
+    let calls = meter.disk.callCount - first
+    #expect(calls > 1)
+    for call in 1...calls where !fate.isBlind(before: meter.calls[first + call]) {
+      _ = try await attempt(fate, on: made, beforeCall: call)
+    }
   }
 
   @Test func `after a restart everything is there and tokens go on`() async throws {
