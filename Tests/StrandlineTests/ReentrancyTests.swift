@@ -6,6 +6,7 @@ import Foundation
 import Strandline
 import StrandlineSimulation
 import StrandlineSyncProofs
+import StrandlineSystem
 import StrandlineTesting
 import Synchronization
 import Testing
@@ -116,6 +117,12 @@ private struct Place: Sendable {
     enter = { opened, call in try await opened.resolve(call) }
   }
 
+  /// The log of the opened store's engine, at the first line that contains some words.
+  private init(log words: String) {
+    name = "sync log: \(words)"
+    enter = { opened, call in try await opened.log(words, call) }
+  }
+
   static let all: [Place] = [
     Place("write", under: "write") { store, call in try await store.write { _ in call() } },
     Place("write with a value", under: "write") { store, call in
@@ -156,6 +163,7 @@ private struct Place: Sendable {
       try await store.migrateAll(Probe.self) { _ in call() }
     },
     Place(resolver: "resolver"),
+    Place(log: "request: "), Place(log: " answered after "), Place(log: "cycle ended: "),
     Place("inbox.write") { store, call in
       let inbox = try RecordStore.inbox(at: store.path, environment: StoreEnvironment(store.environment))
       try inbox.write { _ in call() }
@@ -181,9 +189,14 @@ private final class Opened: Sendable {
   private let own: Device
   private let other: Device
   private let resolving: Resolving
+  private let logging: Logging
 
   private final class Resolving: Sendable {
     let call = Mutex<(@Sendable () -> Void)?>(nil)
+  }
+
+  private final class Logging: Sendable {
+    let call = Mutex<(words: String, body: @Sendable () -> Void)?>(nil)
   }
 
   init() async throws {
@@ -194,8 +207,13 @@ private final class Opened: Sendable {
       resolving.call.withLock { $0 }?()
       return conflict.server
     }
-    (own, other, self.resolving) = (fleet.device("own"), fleet.device("other"), resolving)
-    store = try await own.open(conflicts: rules)
+    let logging = Logging()
+    (own, other, self.resolving, self.logging) = (fleet.device("own"), fleet.device("other"), resolving, logging)
+    store = try await own.open(conflicts: rules) { configuration in
+      configuration.log = SyncLog(from: .debug) { _, line in
+        if let call = logging.call.withLock({ $0 }), line.contains(call.words) { call.body() }
+      }
+    }
     try await store.write { try $0.save(Probe(id: "n", title: "outer")) }
   }
 
@@ -209,8 +227,15 @@ private final class Opened: Sendable {
     _ = try await own.sync(waitMillisecondsMax: 0)
   }
 
+  /// A cycle, which says what it does.
+  func log(_ words: String, _ call: @escaping @Sendable () -> Void) async throws {
+    logging.call.withLock { $0 = (words, call) }
+    _ = try await own.sync(waitMillisecondsMax: 0)
+  }
+
   func close() async throws {
     resolving.call.withLock { $0 = nil }
+    logging.call.withLock { $0 = nil }
     try await store.close()
   }
 }
@@ -260,6 +285,42 @@ struct ReentrancyTests {
         #expect(outcome.error == nil, "\(place.name), \(call.name): \(outcome.error.map { "\($0)" } ?? "")")
       }
       _ = try? await opened.close()
+    }
+  }
+
+  /// It is asked under the locks of the call for which a file is used. Calls that throw nothing have no way to refuse.
+  @Test func `a call inside 'isProtectedDataAvailable' names both calls`() throws {
+    let silent = ["recordCount", "observeCount", "observe", "observeChanges", "sync.status", "sync.wake"]
+    for call in Call.all where !silent.contains(call.name) {
+      let faults = FaultInjector(SimulatedDisk())
+      let asked = Mutex<RecordStore?>(nil)
+      let outcome = Outcome()
+      let fileSystem = ProtectedFileSystem(faults) {
+        if let store = asked.withLock({ $0 }) { outcome.make { try call.make(store) } }
+        return false
+      }
+      let store = try RecordStore.openBlocking(
+        at: "/store",
+        environment: StoreEnvironment(
+          SystemEnvironment(fileSystem: fileSystem, clock: SimulatedClock(), random: SeededRandom(seed: 1)),
+          isSimulated: true))
+      try store.writeBlocking { try $0.save(Probe(id: "n", title: "outer")) }
+      asked.withLock { $0 = store }
+      faults.plan(DiskFault([.write], error: .notPermitted("", "")))
+      let outer = #expect(throws: StrandlineError.self) {
+        try store.writeBlocking { try $0.save(Probe(id: "n", title: "refused")) }
+      }
+      #expect(outer?.code == .temporarilyUnavailable, "\(call.name): \(outer.map { "\($0)" } ?? "")")
+      #expect(outcome.isMade, "\(call.name)")
+      let error = outcome.error as? StrandlineError
+      #expect(error?.code == .misuse, "\(call.name): \(outcome.error.map { "\($0)" } ?? "nothing")")
+      #expect(error?.message.contains("was called inside 'isProtectedDataAvailable'") == true, "\(call.name)")
+      if call.waits { #expect(error?.message.contains("'\(call.name)") == true, "\(error?.message ?? "")") }
+      // Nothing of it has happened, and the store goes on.
+      asked.withLock { $0 = nil }
+      try store.writeBlocking { try $0.save(Probe(id: "later", title: "later")) }
+      #expect(try store.fetch(Probe.self, id: "n")?.title == "outer" && !store.isSuspended)
+      try store.closeBlocking()
     }
   }
 

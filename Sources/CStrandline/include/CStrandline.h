@@ -4,6 +4,7 @@
 #define CSTRANDLINE_H
 
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /// CRC-32C (Castagnoli, reflected polynomial 0x82F63B78, init and xorout 0xFFFFFFFF) of `count`
@@ -41,6 +42,10 @@ int64_t strandline_descriptor_limit(int64_t wanted);
 /// The number that `strandline_set_locks_held` has set on the calling thread; 0 on a new one.
 uint64_t strandline_locks_held(void);
 void strandline_set_locks_held(uint64_t places);
+
+/// What `strandline_set_asking` has set on the calling thread; false on a new one.
+bool strandline_is_asking(void);
+void strandline_set_asking(bool is_asking);
 
 /// Names the calling thread for debuggers. Only the first 15 bytes are used.
 void strandline_name_thread(const char *name);

@@ -39,7 +39,8 @@ public struct StoreEnvironment: Sendable {
   /// This machine's, for an app that knows whether protected files can be read: a call that the system refuses while
   /// `isProtectedDataAvailable` says false throws `.temporarilyUnavailable`, any other `.io`.
   ///
-  /// - Parameter isProtectedDataAvailable: asked after a call was refused, on the thread of the call, which may be any. On
+  /// - Parameter isProtectedDataAvailable: asked after a call was refused, on the thread of the call, which may be any, and in
+  ///   the middle of it: it only answers. Calls of a store inside it throw `.misuse`, and those that throw nothing end the program. On
   ///   iOS an app keeps the value of `UIApplication.isProtectedDataAvailable`, which only the main thread may read, up to
   ///   date by `protectedDataDidBecomeAvailableNotification` and `protectedDataWillBecomeUnavailableNotification`.
   public static func real(isProtectedDataAvailable: @escaping @Sendable () -> Bool) -> StoreEnvironment {

@@ -22,9 +22,23 @@ package struct CallSite: Sendable {
 
   /// Runs the body of a public call; what it throws leaves as a public error that names this line.
   ///
-  /// - Parameter doing: what the caller asked for; begins the messages of translated errors.
-  package func run<Value>(_ doing: @autoclosure () -> String, _ body: () throws -> Value) throws -> Value {
+  /// - Parameters:
+  ///   - doing: what the caller asked for; begins the messages of translated errors.
+  ///   - function: the call; leave it out where it is the function that calls this.
+  /// - Throws: `.misuse` inside a closure that only answers; what `body` throws.
+  package func run<Value>(
+    _ doing: @autoclosure () -> String, function: String = #function, _ body: () throws -> Value
+  ) throws -> Value {
+    if ProtectionQuestion.isAsked { throw located(Self.refusal(of: function, doing())) }
     do { return try body() } catch { throw located(StrandlineError.translating(error, doing())) }
+  }
+
+  /// The refusal of a call that would use files under the locks of the call for which the closure is asked.
+  private static func refusal(of function: String, _ doing: String) -> StrandlineError {
+    StrandlineError(
+      .misuse,
+      "\(doing): '\(function.prefix { $0 != "(" })' was called inside 'isProtectedDataAvailable', which is asked in the middle of "
+        + "another call and only answers; call it when that has returned")
   }
 
   /// The same for a body that waits.

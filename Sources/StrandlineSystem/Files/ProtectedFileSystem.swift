@@ -6,6 +6,22 @@
 // asked, and `SystemError.isDeviceLocked` carries the answer to the error that the app sees. No call is repeated, and
 // nothing is decided by it below.
 
+internal import CStrandline
+
+/// Whether an app is asked whether protected files can be read. That happens under whatever locks a file is used, so the app's
+/// closure must not call a store: it would wait for itself.
+package enum ProtectionQuestion {
+  /// Whether this thread runs the closure.
+  package static var isAsked: Bool { strandline_is_asking() }
+
+  static func ask(_ closure: () -> Bool) -> Bool {
+    let before = strandline_is_asking()
+    strandline_set_asking(true)
+    defer { strandline_set_asking(before) }
+    return closure()
+  }
+}
+
 /// A file system whose files may be unavailable while the device is locked.
 package struct ProtectedFileSystem: FileSystem {
   private let base: any FileSystem
@@ -13,7 +29,7 @@ package struct ProtectedFileSystem: FileSystem {
 
   /// - Parameter isProtectedDataAvailable: asked after a call was refused, on the thread of the call.
   package init(_ base: any FileSystem, isProtectedDataAvailable: @escaping @Sendable () -> Bool) {
-    self.init(base, ProtectionRule { $0.isRefused && !isProtectedDataAvailable() })
+    self.init(base, ProtectionRule { $0.isRefused && !ProtectionQuestion.ask(isProtectedDataAvailable) })
   }
 
   private init(_ base: any FileSystem, _ rule: ProtectionRule) {

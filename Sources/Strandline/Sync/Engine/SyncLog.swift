@@ -18,7 +18,7 @@ public enum SyncLogLevel: Int, Hashable, Comparable, Sendable, CaseIterable {
 ///
 /// Lines of the level `info` and above may name records and zones, and quote the server: show them to the user before they leave
 /// the device. `write` is called on the engine's task, twice for each request at the level `debug`, and once for each hold, lost
-/// zone, halt, wait and end of a cycle. It must return soon, and must not call the store.
+/// zone, halt, wait and end of a cycle. It must return soon.
 public struct SyncLog: Sendable {
   /// Lines below this level are not formatted.
   public var level: SyncLogLevel
