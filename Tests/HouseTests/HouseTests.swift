@@ -177,14 +177,44 @@ struct `The house` {
     for bad in [
       "open(\"\\(path)/\\(LogFormat.controlName)\", .read)", "kind(of: path + \"/LOCK\")",
       "\"\\(store)/runs/\\(name)\"", "list(path + \"/\" + StoreIndex.folderName)",
-      "path + \"/\" + RecordStore.inboxFolderName",
+      "path + \"/\" + RecordStore.inboxFolderName", "kind(of: store + \"/assets\")",
+      "\"\\(folder)/assets/\\(hash)\"", "open(path + \"/accounts\", .read)",
+      "\"\\(folder)/\\(AccountList.fileName)\"",
     ] {
-      let source = SourceText("Sources/StrandlineLog/A.swift", bad)
-      #expect(Rules.filesAreReachedThroughFolders(source).count == 1, "\(bad)")
+      for target in ["StrandlineLog", "StrandlineCLI"] {
+        let source = SourceText("Sources/\(target)/A.swift", bad)
+        #expect(Rules.filesAreReachedThroughFolders(source).count == 1, "\(bad)")
+      }
       #expect(Rules.filesAreReachedThroughFolders(SourceText("Tests/A/A.swift", bad)).isEmpty)
     }
     let good = "  // \"\\(path)/LOCK\"\nfolder.open(LogFormat.lockName, .read)\nfolder.path(of: SegmentName.name(id))\n"
     #expect(Rules.filesAreReachedThroughFolders(SourceText("Sources/StrandlineLog/A.swift", good)).isEmpty)
+  }
+
+  @Test func `opens no path that is for messages`() throws {
+    let sources = try House.swift()
+    expectNone(sources.flatMap(Rules.pathsOfFilesAreForMessages))
+    expectNone(Rules.unneededOpensByPath(sources))
+    for bad in [
+      "try Log.open(at: folder.path(of: name), role: .inbox)", "LogReader.open(\n  at: source.folder.path(of: name))",
+      "let place = folder.path(of: name)\ntry fileSystem.folder(place)", "path = folder.path(of: name)\nkind(of: path)",
+      "try fileSystem.makeDirectory(directory.folder.path(of: name))",
+      "let path: String = folder.path(of: name)\nRecordStore.openBlocking(at: path, types: [])",
+    ] {
+      for target in ["Strandline", "StrandlineCLI"] {
+        let found = Rules.pathsOfFilesAreForMessages(SourceText("Sources/\(target)/A.swift", bad))
+        #expect(found.count == 1, "\(bad)")
+      }
+      #expect(Rules.pathsOfFilesAreForMessages(SourceText("Sources/StrandlineSystem/A.swift", bad)).isEmpty)
+      for file in Rules.opensByPath {
+        #expect(Rules.pathsOfFilesAreForMessages(SourceText("Sources/\(file)", bad)).isEmpty)
+        #expect(Rules.unneededOpensByPath([SourceText("Sources/\(file)", bad)]).count == Rules.opensByPath.count - 1)
+      }
+    }
+    let good =
+      "throw error(file: folder.path(of: name))\nlet path = folder.path(of: name)\nthrow .damaged(path, at: 0..<1)\n"
+    #expect(Rules.pathsOfFilesAreForMessages(SourceText("Sources/Strandline/A.swift", good)).isEmpty)
+    #expect(Rules.unneededOpensByPath([]).count == Rules.opensByPath.count)
   }
 
   @Test func `reads no clock that a test cannot replace`() throws {

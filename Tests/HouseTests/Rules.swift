@@ -287,22 +287,76 @@ enum Rules {
   /// A store's files are reached through its folder. A path that is joined to the name of one leads to whatever is there
   /// now; `Folder.path(of:)` makes those that a message names.
   static func filesAreReachedThroughFolders(_ source: SourceText) -> [String] {
-    let targets = [
-      "StrandlineLog", "StrandlineModel", "StrandlineSync", "Strandline", "StrandlineCloudKit", "StrandlineServer",
+    guard folderTargets.contains(source.target) else { return [] }
+    let names = [
+      "LOCK", "MANIFEST", "CONTROL", "BALLAST", "RUNS", "INDEXES", "runs", "quarantine", "inbox", "assets", "accounts",
     ]
-    guard targets.contains(source.target) else { return [] }
-    let names = ["LOCK", "MANIFEST", "CONTROL", "BALLAST", "RUNS", "INDEXES", "runs", "quarantine", "inbox"]
     let constants = [
       "LogFormat.", "RunFormat.", "SegmentName.", "StoreIndex.folderName", "IndexDefinitions.fileName",
-      "RecordStore.inboxFolderName", "Self.inboxFolderName",
+      "RecordStore.inboxFolderName", "Self.inboxFolderName", "AccountList.",
     ]
     let joined =
       names.flatMap { [")/\($0)\"", ")/\($0)/", "\"/\($0)"] }
       + constants.flatMap { [")/\\(\($0)", "\"/\" + \($0)", "\"/\\(\($0)"] }
     let lines = source.text.split(separator: "\n", omittingEmptySubsequences: false)
+    let messages = messagesOfFiles["\(source.path.dropFirst("Sources/".count))"] ?? []
     return lines.enumerated().compactMap { number, line in
-      let isFound = joined.contains { line.contains($0) } && !line.drop { $0 == " " }.hasPrefix("//")
+      let isFound =
+        joined.contains { line.contains($0) } && !line.drop { $0 == " " }.hasPrefix("//")
+        && !messages.contains { line.contains($0) }
       return isFound ? "\(source.path):\(number + 1): a path joined to the name of a store's file" : nil
+    }
+  }
+
+  /// What the command tells of files, by a part of the line.
+  private static let messagesOfFiles = [
+    "StrandlineCLI/CommandLine/Stores.swift": ["\"note: removed '", "\"note: moved '", "\"quarantine: '"],
+    "StrandlineCLI/Commands/RepairCommand.swift": ["\"copied to "],
+  ]
+
+  /// The targets that know what is in a store.
+  private static let folderTargets = [
+    "StrandlineLog", "StrandlineModel", "StrandlineSync", "Strandline", "StrandlineCloudKit", "StrandlineServer",
+    "StrandlineCLI",
+  ]
+
+  /// What opens a store in a folder by its path, and looks before and after that whether it is the folder's.
+  static let opensByPath = [
+    "Strandline/Accounts/StoreOpening.swift", "Strandline/Store/Inbox/InboxLog.swift",
+    "StrandlineCLI/Commands/VerifyCommand.swift",
+  ]
+
+  /// `Folder.path(of:)` makes paths for messages. One that is opened leads to whatever is there now.
+  static func pathsOfFilesAreForMessages(_ source: SourceText) -> [String] {
+    guard folderTargets.contains(source.target), !opensByPath.contains(where: { source.path == "Sources/\($0)" }) else {
+      return []
+    }
+    return pathsThatAreOpened(source)
+  }
+
+  /// Exceptions that need none.
+  static func unneededOpensByPath(_ sources: [SourceText]) -> [String] {
+    opensByPath.filter { name in !sources.contains { $0.path == "Sources/\(name)" && !pathsThatAreOpened($0).isEmpty } }
+  }
+
+  private static func pathsThatAreOpened(_ source: SourceText) -> [String] {
+    let lines = source.text.split(separator: "\n", omittingEmptySubsequences: false).map { line in
+      line.drop { $0 == " " }.hasPrefix("//") ? "" : line
+    }
+    let uses = ["at: ", "folder(", "kind(of: ", "makeDirectory(", "removeDirectory(", "renameFolder("]
+    // Names that such a path was given to.
+    let names = lines.compactMap { line -> Substring? in
+      guard let end = line.firstRange(of: " = "), line[end.upperBound...].contains("path(of: ") else { return nil }
+      return line[..<end.lowerBound].prefix { $0 != ":" }.words.last
+    }
+    return lines.enumerated().compactMap { number, line in
+      let isOpened = uses.contains { use in
+        line.ranges(of: use).contains { range in
+          let argument = line[range.upperBound...].prefix { $0.isLetter || $0.isNumber || $0 == "." || $0 == "_" }
+          return argument.hasSuffix("path") && line[argument.endIndex...].hasPrefix("(of: ") || names.contains(argument)
+        }
+      }
+      return isOpened ? "\(source.path):\(number + 1): a path that is for messages is opened" : nil
     }
   }
 

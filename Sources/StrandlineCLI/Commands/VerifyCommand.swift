@@ -77,11 +77,24 @@ struct Verification {
     report = try LogVerifier.verify(at: path, environment: environment)
     // The events of a damaged log cannot be read from beginning to end.
     let reader = report.isDamaged ? nil : try LogReader.open(at: path, environment: environment)
-    let inboxPath = path + "/" + RecordStore.inboxFolderName
-    if try environment.fileSystem.kind(of: inboxPath) == .directory {
-      inbox = [try Verification(inboxPath, environment, isInbox: true, inboxOf: reader?.storeUUID)]
-    }
+    if !isInbox { try checkInbox(in: reader?.folder ?? environment.fileSystem.folder(path), reader, environment) }
     if let reader { try checkMeaning(reader, environment) }
+  }
+
+  /// The inbox is a log of its own, which is opened by its path: of a store that was moved meanwhile, that may be another one's.
+  private mutating func checkInbox(
+    in folder: any Folder, _ reader: LogReader?, _ environment: SystemEnvironment
+  ) throws {
+    let name = RecordStore.inboxFolderName
+    guard try folder.kind(of: name) == .directory else { return }
+    let inboxPath = folder.path(of: name)
+    inbox = [try Verification(inboxPath, environment, isInbox: true, inboxOf: reader?.storeUUID)]
+    guard try folder.has(environment.fileSystem.folder(inboxPath), under: name) else {
+      throw StrandlineError(
+        .storeReplaced,
+        "another store came to '\(folder.path)' while it was verified; nothing was changed; verify it again",
+        file: folder.path)
+    }
   }
 
   var isDamaged: Bool { isDamagedItself || inbox.contains(where: \.isDamaged) }
