@@ -124,7 +124,8 @@ export class Sync {
     const state = (zone) => {
       if (zone.lostReason) return span("bad", "lost (", zone.lostReason, "): ", text(zone.lostWords));
       const facts = [zone.listed && plural(zone.listed, "record") + " to fetch", zone.isDirty && "has changes to fetch",
-        !zone.hasToken && !zone.listed && "first download with the next sync", zone.ghostsPossible && "may hold what the server has deleted"].filter(Boolean);
+        !zone.hasToken && !zone.listed && "first download with the next sync",
+        zone.ghostsPossible && "may hold what the server has deleted"].filter(Boolean);
       return facts.length ? facts.join(", ") : span("good", "in step");
     };
     const verbs = [["Resync from server", "resync-from-server"], ["Resync from here", "resync-from-here"]];

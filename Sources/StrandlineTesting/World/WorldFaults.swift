@@ -65,15 +65,9 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
   /// Zones with as many records as the engine removes without a question, or some more, that are emptied or made again.
   package static let crowds = WorldFaults(rawValue: 1 << 24)
   /// Other processes that read a device's store, also in the middle of a write or a sync.
-<<<<<<< HEAD
-  public static let readers = WorldFaults(rawValue: 1 << 25)
-  /// Folders of stores that a person moves, or in whose place an older copy is put, while an app has them open.
-  public static let moves = WorldFaults(rawValue: 1 << 26)
-=======
   package static let readers = WorldFaults(rawValue: 1 << 25)
-  /// Folders of stores that a person moves while an app has them open.
+  /// Folders of stores that a person moves, or in whose place an older copy is put, while an app has them open.
   package static let moves = WorldFaults(rawValue: 1 << 26)
->>>>>>> c9918f49 (Take out of the public names what only the library's own proofs use)
   /// Defaults that every device saves, edits and deletes, often before it has fetched what the others have of them.
   package static let defaults = WorldFaults(rawValue: 1 << 27)
 
