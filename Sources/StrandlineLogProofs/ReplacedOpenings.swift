@@ -60,7 +60,7 @@ package struct ReplacedOpenings {
     let disk = SimulatedDisk()
     try Self.make(disk, FolderFate.otherPath, seed: 3, 90..<130).close()
     try Self.make(disk, Self.path, seed: 1, 0..<4).close()
-    FolderFate.put(disk.files(in: Self.path), over: FolderFate.olderPath, disk)
+    disk.put(disk.files(in: Self.path), over: FolderFate.olderPath)
     let log = try Self.make(disk, Self.path, seed: 2, 4..<Self.events)
     try disk.folder("/").sync()
     var left = [FolderOpening.openFull: Left(disk.clone())]

@@ -70,7 +70,7 @@ struct RestartTests {
         for name in names { try await server.client().note(name) }
         try server.close()
       }
-      FolderFate.put(disk.files(in: FolderFate.path), over: FolderFate.olderPath, disk)
+      disk.put(disk.files(in: FolderFate.path), over: FolderFate.olderPath)
       let server = try Self.open(disk, clock, FolderFate.path, seed: 3)
       try await server.client().note("acknowledged")
       try server.close()

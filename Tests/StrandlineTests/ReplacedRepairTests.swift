@@ -37,7 +37,7 @@ extension RecordStore {
     let disk = SimulatedDisk()
     for path in ["/contents", "/contents/assets"] { try disk.makeDirectory(path) }
     let hash = try #require(ContentHash(SHA256Digest.of(content))?.hexadecimal)
-    FolderFate.put(["/assets/" + hash: content], over: "/contents", disk)
+    disk.put(["/assets/" + hash: content], over: "/contents")
     for (path, seed) in [(FolderFate.olderPath, 1 as UInt64), (FolderFate.otherPath, 2), (FolderFate.path, 3)] {
       let store = try open(disk, seed: seed, at: path)
       let staged = try store.stageContents(of: "/contents")

@@ -133,7 +133,7 @@ extension RecordStore {
       call += 1
       let comment: Comment = "\(fate), call \(call)"
       let disk = try made()
-      FolderFate.put(disk.files(in: "/store"), over: FolderFate.olderPath, disk)
+      disk.put(disk.files(in: "/store"), over: FolderFate.olderPath)
       if hadInbox { try leave("early", disk) }
       try disk.folder("/").sync()
       let copy = disk.files(in: "/store")
