@@ -41,7 +41,8 @@ package struct CallSite: Sendable {
         + "another call and only answers; call it when that has returned")
   }
 
-  /// The same for a body that waits.
+  /// The same for a body that waits. Disfavoured, or a body that does not wait could be of either.
+  @_disfavoredOverload
   package func run<Value>(
     isolation: isolated (any Actor)? = #isolation, _ doing: @autoclosure () -> String, _ body: () async throws -> Value
   ) async throws -> Value {
