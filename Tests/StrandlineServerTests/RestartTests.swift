@@ -117,7 +117,8 @@ struct RestartTests {
     _ = Result { try server.close() }
     var marks: [String] = []
     for disk in [disk, image] {
-      if !fate.goesOn {
+      // What the second writer has not synced may go with the power.
+      if !fate.goesOn, fate != .secondWriter || disk !== image {
         let changes = fate.changes(in: disk.files(in: FolderFate.path), of: put)
         #expect(changes.isEmpty, "\(comment): \(changes)")
       }

@@ -299,17 +299,20 @@ struct ReentrancyTests {
         if let store = asked.withLock({ $0 }) { outcome.make { try call.make(store) } }
         return false
       }
-      let store = try RecordStore.openBlocking(
-        at: "/store",
-        environment: StoreEnvironment(
-          SystemEnvironment(fileSystem: fileSystem, clock: SimulatedClock(), random: SeededRandom(seed: 1)),
-          isSimulated: true))
-      try store.writeBlocking { try $0.save(Probe(id: "n", title: "outer")) }
-      asked.withLock { $0 = store }
-      faults.plan(DiskFault([.write], error: .notPermitted("", "")))
-      let outer = #expect(throws: StrandlineError.self) {
-        try store.writeBlocking { try $0.save(Probe(id: "n", title: "refused")) }
+      func open() throws -> RecordStore {
+        try RecordStore.openBlocking(
+          at: "/store",
+          environment: StoreEnvironment(
+            SystemEnvironment(fileSystem: fileSystem, clock: SimulatedClock(), random: SeededRandom(seed: 1)),
+            isSimulated: true))
       }
+      let first = try open()
+      try first.writeBlocking { try $0.save(Probe(id: "n", title: "outer")) }
+      try first.closeBlocking()
+      let store = try open()
+      asked.withLock { $0 = store }
+      faults.plan(DiskFault([.read], error: .notPermitted("", "")))
+      let outer = #expect(throws: StrandlineError.self) { _ = try store.fetch(Probe.self, id: "n") }
       #expect(outer?.code == .temporarilyUnavailable, "\(call.name): \(outer.map { "\($0)" } ?? "")")
       #expect(outcome.isMade, "\(call.name)")
       let error = outcome.error as? StrandlineError

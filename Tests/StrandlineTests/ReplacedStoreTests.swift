@@ -163,7 +163,8 @@ extension RecordStore {
       }
       if case .failure(let error) = outcome {
         let code = (error as? StrandlineError)?.code
-        let isSaid = code == .storeReplaced || code == .noSuchStore || (!hadInbox && code == .io)
+        // Before the folder of the inbox is opened there is nothing at the path, or something else.
+        let isSaid = code == .storeReplaced || code == .noSuchStore || code == .io
         #expect(!fate.goesOn && (isSaid || (code != nil && (fate.isInPlace || fate.isRemoved))), "\(comment): \(error)")
       }
     }
@@ -185,8 +186,10 @@ extension RecordStore {
       if hasLeft { #expect(found.contains("late"), comment) }
     }
     switch fate {
-    case .replacedByAnother, .removedAndReplaced, .emptiedAndFilled, .secondWriter:
-      #expect(try names("/store") == ["other"], comment)
+    case .replacedByAnother, .removedAndReplaced, .secondWriter: #expect(try names("/store") == ["other"], comment)
+    // It is still the folder of this path, in which a first inbox is made.
+    case .emptiedAndFilled:
+      #expect(try names("/store").subtracting(hadInbox ? [] : ["late"]) == ["other"], comment)
     case .replacedByOlder: #expect(try names("/store").subtracting(["late"]) == ["own"], comment)
     case .moved, .removed, .overwrittenByOlder, .overwrittenByAnother, .overwrittenBySameSession, .remounted: break
     }
@@ -245,7 +248,8 @@ extension RecordStore {
         try error.get()
         continue
       }
-      let changes = fate.changes(in: image.files(in: "/store"), of: put)
+      // A file of its own under a temporary name may stay: the next writer removes it.
+      let changes = fate.changes(in: image.files(in: "/store"), of: put).filter { !$0.hasSuffix(".tmp") }
       #expect(changes.isEmpty, "\(fate), call \(call): \(changes)")
     }
   }
