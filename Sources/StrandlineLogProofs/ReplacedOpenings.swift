@@ -171,7 +171,8 @@ package struct ReplacedOpenings {
       disk.capacity = nil
       let result = Result { try fate.befall(disk, copy, second: ReplacedFolders.second) }
       second.withLock { $0 = result }
-      if capacity != nil { disk.capacity = disk.usedBytes }
+      // No smaller than it was: the ballast may have been given back.
+      if let capacity { disk.capacity = max(capacity, disk.usedBytes) }
     }
     if one.call <= left.calls { disk.interrupt(beforeCall: disk.callCount + one.call, befall) }
     var replayed = 0

@@ -14,14 +14,12 @@ import Synchronization
 /// What a store does meanwhile.
 package enum StoreOperation: String, CaseIterable, Sendable {
   case write, flush, merge, compact, buildIndex, backup, stage, readInbox, suspend, resume, close
-  /// The same of a store that was suspended and resumed before.
-  case flushResumed, compactResumed
 
   /// Whether it opens files that were finished before.
   fileprivate var opensFiles: Bool {
     switch self {
-    case .merge, .compact, .compactResumed, .buildIndex, .backup, .readInbox, .resume: true
-    case .write, .flush, .flushResumed, .stage, .suspend, .close: false
+    case .merge, .compact, .buildIndex, .backup, .readInbox, .resume: true
+    case .write, .flush, .stage, .suspend, .close: false
     }
   }
 }
@@ -170,19 +168,15 @@ package struct ReplacedStores {
 
     /// What the operation needs before it.
     func prepare(_ operation: StoreOperation) throws {
-      if operation == .flushResumed || operation == .compactResumed {
-        try store.suspendBlocking()
-        try store.resumeBlocking()
-      }
       try put("e")
       copied.withLock { $0 = disk.files(in: path) }
       try put(Self.rewritten, 1)
       switch operation {
-      case .write, .flush, .flushResumed, .backup, .stage, .suspend, .buildIndex: break
+      case .write, .flush, .backup, .stage, .suspend, .buildIndex: break
       case .readInbox: try leave()
       case .close: for number in 0..<3 { try put("e\(number)") }
       case .merge: try flush()
-      case .compact, .compactResumed: for value in 2..<12 { try put(Self.rewritten, Int64(value)) }
+      case .compact: for value in 2..<12 { try put(Self.rewritten, Int64(value)) }
       case .resume: try store.suspendBlocking()
       }
       _ = try reader.refresh()
@@ -204,13 +198,13 @@ package struct ReplacedStores {
     func run(_ operation: StoreOperation) throws {
       switch operation {
       case .write: for number in 0..<3 { try put("w\(number)") }
-      case .flush, .flushResumed:
+      case .flush:
         try put("f")
         try flush()
       case .merge:
         try put("m")
         try flush()
-      case .compact, .compactResumed: _ = try store.compactBlocking()
+      case .compact: _ = try store.compactBlocking()
       case .buildIndex:
         try store.addIndex(RecordIndex("T", "n"))
         try store.buildIndexesBlocking()
@@ -276,9 +270,9 @@ package struct ReplacedStores {
     let after = Self.tables(meter.disk)
     let does =
       switch operation {
-      case .flush, .flushResumed, .buildIndex: after.count > tables.count
+      case .flush, .buildIndex: after.count > tables.count
       case .merge: after.count == 1
-      case .close, .compact, .compactResumed: after != tables
+      case .close, .compact: after != tables
       case .write, .backup, .stage, .readInbox, .suspend, .resume: true
       }
     guard count > 0, does else { throw LogProblem("\(operation) did not do its work: \(tables) to \(after)") }
@@ -356,8 +350,7 @@ package struct ReplacedStores {
     case .resume where !fate.goesOn:
       if let error = Self.error({ try writer.store.closeBlocking() }) { try demandReplaced(error, fate, operation) }
       return
-    case .write, .flush, .flushResumed, .merge, .compact, .compactResumed, .buildIndex, .backup, .stage, .readInbox,
-      .resume:
+    case .write, .flush, .merge, .compact, .buildIndex, .backup, .stage, .readInbox, .resume:
       break
     }
     if let error = Self.error({ try writer.put("late") }) {

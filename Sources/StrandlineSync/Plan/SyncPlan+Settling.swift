@@ -73,7 +73,6 @@ extension SyncPlan {
   // MARK: Waits of refused records
 
   mutating func goOn(after answer: UploadAnswer, _ facts: some SyncFacts) throws {
-    queue.heard()
     let zone = answer.zone
     var (wait, missingZone): (CloudError?, CloudError?) = (nil, nil)
     var isOverloaded = false

@@ -429,6 +429,7 @@ package struct SyncPlan: Sendable {
     case .upload(let answer):
       cycle.report.add(answer.report)
       try changed(taken.touched, facts)
+      queue.heard()
       try goOn(after: answer, facts)
     }
   }

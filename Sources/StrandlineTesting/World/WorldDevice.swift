@@ -82,6 +82,8 @@ final class WorldDevice: Sendable {
   var backup: Backup? { parts.withLock { $0.backup } }
   /// Where the store's folder is.
   var path: String { parts.withLock { $0.path } }
+  /// Where the open store is.
+  private var storePath: String { parts.withLock { $0.displacedPath ?? $0.path } }
   /// What became of the folder of the open store; nil if it is where the store was opened.
   enum Fate {
     /// It is at `path` now.
@@ -152,10 +154,10 @@ final class WorldDevice: Sendable {
 
   /// A reader of its store in another process, opened now.
   ///
-  /// - Parameter path: where the store is; nil: where the app opens it.
+  /// - Parameter path: where the store is, if it is not the open one.
   func reader(at path: String? = nil) throws -> RecordStore {
     try RecordStore.openReadOnlyBlocking(
-      at: path ?? self.path, environment: StoreEnvironment(readersEnvironment(disk), isSimulated: true))
+      at: path ?? storePath, environment: StoreEnvironment(readersEnvironment(disk), isSimulated: true))
   }
 
   /// The reader that another process keeps open; nil if none does.
@@ -181,7 +183,7 @@ final class WorldDevice: Sendable {
 
   /// The last event that the store would have after a power cut now that loses everything that was not synced.
   func lastSyncedLSN() throws -> LSN {
-    let reader = try LogReader.open(at: path, environment: readersEnvironment(image()))
+    let reader = try LogReader.open(at: storePath, environment: readersEnvironment(image()))
     try reader.poll { _ in }
     return LSN(rawValue: reader.lastLSN)
   }
@@ -224,6 +226,8 @@ final class WorldDevice: Sendable {
     guard let place else { return }
     try disk.folder(place).removeContents()
     try disk.removeDirectory(place)
+    // Or a power cut brings it back.
+    try disk.folder("/").sync()
   }
 
   /// Syncs once. This is the one place that knows how the engine is driven.
