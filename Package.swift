@@ -147,7 +147,7 @@ let package = Package(
       name: "StrandlineCloudKitTests",
       dependencies: [
         "StrandlineCloudKit", "Strandline", "StrandlineServer", "StrandlineJSON", "StrandlineSystem",
-        "StrandlineSimulation", "StrandlineTestSupport", "StrandlineHost",
+        "StrandlineSimulation", "StrandlineLogProofs", "StrandlineTestSupport", "StrandlineHost",
       ],
       swiftSettings: strict),
     .testTarget(
@@ -161,7 +161,7 @@ let package = Package(
       name: "StrandlineServerTests",
       dependencies: [
         "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem",
-        "StrandlineSimulation", "StrandlineTestSupport", "StrandlineHost",
+        "StrandlineSimulation", "StrandlineLogProofs", "StrandlineTestSupport", "StrandlineHost",
       ],
       swiftSettings: strict),
     .testTarget(

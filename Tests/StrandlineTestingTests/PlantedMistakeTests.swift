@@ -65,24 +65,6 @@ private struct Mistake: CustomTestStringConvertible, Sendable {
       try await store.join(join) { version, _ in version.fields["sum"] = .int64(sum - 1) }
       return true
     },
-    Mistake(
-      testDescription: "a join sets a field back that another device has changed", invariant: .noLostWrite,
-      words: "was written knowing it", mayBeCovered: true
-    ) { store in
-      func field(_ join: Join) -> String? {
-        ["title", "body", "count"].first { name in
-          guard let before = join.ancestor?.fields[name], join.made.dirty[name] == nil else { return false }
-          return join.server?.fields[name] != nil && join.server?.fields[name] != before
-        }
-      }
-      guard let join = try store.joined({ $0.made.version.type != "Tally" && field($0) != nil }), let name = field(join)
-      else { return false }
-      try await store.join(join) { version, dirty in
-        version.fields[name] = join.ancestor?.fields[name]
-        dirty[name] = .zero
-      }
-      return true
-    },
   ]
 }
 
@@ -91,8 +73,6 @@ private struct Join {
   var event: Merged
   var lsn: LSN
   var made: LoadedVersion
-  var server: Version?
-  var ancestor: Version?
 }
 
 extension RecordStore {
@@ -142,9 +122,7 @@ extension RecordStore {
     }
     for (id, (lsn, event)) in joins.sorted(by: { $0.key < $1.key }) {
       guard try projections.entry(id)?.pending?.newest == lsn, let made = try version(lsn) else { continue }
-      let join = Join(
-        event: event, lsn: lsn, made: made, server: try version(event.base)?.version,
-        ancestor: try version(event.ancestor)?.version)
+      let join = Join(event: event, lsn: lsn, made: made)
       if suits(join) { return join }
     }
     return nil
