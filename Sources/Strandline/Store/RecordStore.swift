@@ -290,7 +290,7 @@ public final class RecordStore: Sendable {
 
   /// Refuses a call inside a closure of `write` that would wait until the closure has ended.
   func requireNoClosure(of name: String, _ site: CallSite) throws {
-    try site.run(name, function: name) { try core.requireFree(for: name, instead: "call it when that has returned") }
+    try site.run(name) { try core.requireFree(for: name, instead: "call it when that has returned") }
   }
 
   /// Refuses a call after `close`, also where it would need nothing from the log.

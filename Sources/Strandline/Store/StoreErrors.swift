@@ -22,27 +22,22 @@ package struct CallSite: Sendable {
 
   /// Runs the body of a public call; what it throws leaves as a public error that names this line.
   ///
-  /// - Parameters:
-  ///   - doing: what the caller asked for; begins the messages of translated errors.
-  ///   - function: the call; leave it out where it is the function that calls this.
+  /// - Parameter doing: what the caller asked for; begins the messages of translated errors.
   /// - Throws: `.misuse` inside a closure that only answers; what `body` throws.
-  package func run<Value>(
-    _ doing: @autoclosure () -> String, function: String = #function, _ body: () throws -> Value
-  ) throws -> Value {
-    if ProtectionQuestion.isAsked { throw located(Self.refusal(of: function, doing())) }
+  package func run<Value>(_ doing: @autoclosure () -> String, _ body: () throws -> Value) throws -> Value {
+    if ProtectionQuestion.isAsked { throw located(Self.refusal(of: doing())) }
     do { return try body() } catch { throw located(StrandlineError.translating(error, doing())) }
   }
 
   /// The refusal of a call that would use files under the locks of the call for which the closure is asked.
-  private static func refusal(of function: String, _ doing: String) -> StrandlineError {
+  private static func refusal(of doing: String) -> StrandlineError {
     StrandlineError(
       .misuse,
-      "\(doing): '\(function.prefix { $0 != "(" })' was called inside 'isProtectedDataAvailable', which is asked in the middle of "
-        + "another call and only answers; call it when that has returned")
+      "\(doing): this was called inside 'isProtectedDataAvailable', which is asked in the middle of another call and only answers; "
+        + "call it when that has returned")
   }
 
-  /// The same for a body that waits. Disfavoured, or a body that does not wait could be of either.
-  @_disfavoredOverload
+  /// The same for a body that waits.
   package func run<Value>(
     isolation: isolated (any Actor)? = #isolation, _ doing: @autoclosure () -> String, _ body: () async throws -> Value
   ) async throws -> Value {
