@@ -49,7 +49,7 @@ package struct ReplacedStores {
     try Self.leave("left before", for: Self.path, base, seed: 4)
     base.put(base.files(in: Self.path), over: FolderFate.olderPath)
     try Self.make(base, Self.path, ["c", "d"], seed: 2)
-    try Self.makeOther(base)
+    try Self.make(base, FolderFate.otherPath, [Self.othersName], seed: 3)
     try Self.leave("left for another", for: FolderFate.otherPath, base, seed: 5)
     for path in [Self.contentsPath, Self.contentsPath + "/assets"] { try base.makeDirectory(path) }
     base.put([Self.contentFile: Self.content], over: Self.contentsPath)
@@ -59,17 +59,6 @@ package struct ReplacedStores {
   private static func make(_ disk: SimulatedDisk, _ path: String, _ names: [String], seed: UInt64) throws {
     let store = try open(disk, path, seed: seed)
     for name in names { try put(name, 0, in: store) }
-    try store.closeBlocking()
-  }
-
-  /// One with sorted tables of the numbers that the first one gives.
-  private static func makeOther(_ disk: SimulatedDisk) throws {
-    let store = try open(disk, FolderFate.otherPath, seed: 3)
-    for value in Int64(-2)...0 {
-      try put(othersName, value, in: store)
-      guard let index = store.index else { throw LogProblem("the store has no index") }
-      try index.flush(always: true)
-    }
     try store.closeBlocking()
   }
 
@@ -350,8 +339,7 @@ package struct ReplacedStores {
     case .resume where !fate.goesOn:
       if let error = Self.error({ try writer.store.closeBlocking() }) { try demandReplaced(error, fate, operation) }
       return
-    case .write, .flush, .merge, .compact, .buildIndex, .backup, .stage, .readInbox, .resume:
-      break
+    case .write, .flush, .merge, .compact, .buildIndex, .backup, .stage, .readInbox, .resume: break
     }
     if let error = Self.error({ try writer.put("late") }) {
       try demandReplaced(error, fate, operation)
