@@ -8,7 +8,6 @@ import StrandlineLogProofs
 import StrandlineSimulation
 import StrandlineSystem
 import StrandlineTestSupport
-import Synchronization
 import Testing
 
 private let content = [UInt8](repeating: 7, count: 3000)
@@ -88,20 +87,13 @@ extension RecordStore {
     for call in 1...calls where Campaign.takes(call, every: 4) {
       let comment: Comment = "\(fate), call \(call)"
       let image = disk.clone()
-      let put = Mutex<Result<[String: [UInt8]], any Error>?>(nil)
-      image.interrupt(beforeCall: image.callCount + call) {
-        let result = Result {
-          _ = try fate.befall(image, old) { disk in
-            let second = try open(disk, seed: 8)
-            try second.put("second")
-            try second.closeBlocking()
-          }
-          return image.files(in: FolderFate.path)
-        }
-        put.withLock { $0 = result }
+      let struck = fate.befall(image, beforeCall: image.callCount + call, old) { disk in
+        let second = try open(disk, seed: 8)
+        try second.put("second")
+        try second.closeBlocking()
       }
       let outcome = Result { try repair(image) }
-      let there = try #require(try put.withLock { try $0?.get() }, comment)
+      let there = try #require(try struck.files, comment)
       if case .failure(let error) = outcome {
         #expect(error is StrandlineError && (fate.isInPlace || fate.isRemoved), "\(comment): \(error)")
       }

@@ -14,6 +14,33 @@ import StrandlineTesting
 import Synchronization
 import Testing
 
+extension FolderFate {
+  /// What has become of a folder, once a call has come.
+  final class Struck: Sendable {
+    fileprivate let found = Mutex<Result<[String: [UInt8]], any Error>?>(nil)
+    /// The files that were at the path right after; nil if the call never came.
+    var files: [String: [UInt8]]? { get throws { try found.withLock { try $0?.get() } } }
+  }
+
+  /// Lets it happen before a call that changes the disk.
+  ///
+  /// - Parameter second: writes a store at the path, for `.secondWriter`.
+  func befall(
+    _ disk: SimulatedDisk, beforeCall call: Int, _ copy: [String: [UInt8]],
+    second: @escaping @Sendable (any FileSystem) throws -> Void
+  ) -> Struck {
+    let struck = Struck()
+    disk.interrupt(beforeCall: call) {
+      let result = Result {
+        _ = try self.befall(disk, copy, second: second)
+        return disk.files(in: Self.path)
+      }
+      struck.found.withLock { $0 = result }
+    }
+    return struck
+  }
+}
+
 private func open(_ disk: any FileSystem, seed: UInt64, at path: String = "/store") throws -> RecordStore {
   try RecordStore.openBlocking(
     at: path,
@@ -137,21 +164,14 @@ extension RecordStore {
       if hadInbox { try leave("early", disk) }
       try disk.folder("/").sync()
       let copy = disk.files(in: "/store")
-      let put = Mutex<Result<[String: [UInt8]], any Error>?>(nil)
-      disk.interrupt(beforeCall: disk.callCount + call) {
-        let result = Result {
-          _ = try fate.befall(disk, copy) { disk in
-            let second = try open(disk, seed: 8)
-            try second.put("other")
-            try second.closeBlocking()
-          }
-          return disk.files(in: "/store")
-        }
-        put.withLock { $0 = result }
+      let struck = fate.befall(disk, beforeCall: disk.callCount + call, copy) { disk in
+        let second = try open(disk, seed: 8)
+        try second.put("other")
+        try second.closeBlocking()
       }
       let outcome = Result { try leave("late", disk) }
       disk.endInterruption()
-      let there = try put.withLock { try $0?.get() }
+      let there = try struck.files
       isMet = there != nil
       guard let there else { break }
       if case .success = outcome { left += 1 }
@@ -230,20 +250,13 @@ extension RecordStore {
     // Until LOCK and CONTROL are held, an open opens what is there.
     for call in 4...calls where !fate.isBlind(before: meter.calls[first + call]) {
       let image = disk.clone()
-      let there = Mutex<Result<[String: [UInt8]], any Error>?>(nil)
-      image.interrupt(beforeCall: first + call) {
-        let result = Result {
-          _ = try fate.befall(image, copy) { disk in
-            let second = try open(disk, seed: 5)
-            try second.put("second")
-            try second.closeBlocking()
-          }
-          return image.files(in: "/store")
-        }
-        there.withLock { $0 = result }
+      let struck = fate.befall(image, beforeCall: first + call, copy) { disk in
+        let second = try open(disk, seed: 5)
+        try second.put("second")
+        try second.closeBlocking()
       }
       let error = Result { _ = try open(image, seed: 4) }
-      let put = try #require(try there.withLock { try $0?.get() }, "\(fate), call \(call)")
+      let put = try #require(try struck.files, "\(fate), call \(call)")
       guard !fate.goesOn, fate != .overwrittenBySameSession else {
         try error.get()
         continue

@@ -1,6 +1,6 @@
 // Answers a browser: the page's files to whoever may reach this address, and data to the page that has the cookie.
 //
-// The whole table of who may ask what is in `serve`, and PageAccessTests walks it, with every path and name that there is.
+// `serve` has the whole table of rights, and PageAccessTests walks it with every path and every name that a page answers.
 
 import StrandlineCloudKit
 import StrandlineHost
@@ -117,7 +117,7 @@ final class PageService: HTTPService {
       source.changes[name]?(form) ?? Self.refusal(404, "there is no '\(name.prefix(80))' to change"))
   }
 
-  /// What is answered to a GET, under each name: the source's, and what every page has.
+  /// The answers to a GET by their names: those of the source, and those of every page.
   private var reads: [String: (PageQuery) -> HTTPAnswer] {
     var all = source.reads.mapValues { read in { (query: PageQuery) in HTTPAnswer.respond(read(query)) } }
     all["session"] = { .respond(self.session($0)) }

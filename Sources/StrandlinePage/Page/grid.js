@@ -3,7 +3,7 @@
 import { button, dim, div, el, put, renew, show, text, words } from "./parts.js";
 
 export const rowHeight = 26;
-// Browsers have a limit to the height of an element; what is higher scrolls faster than it is shown.
+// Browsers limit the height of an element: a longer table scrolls by more rows than its scroll bar moves.
 const heightMax = 15_000_000;
 export const noRows = rowsOf([]);
 

@@ -1,4 +1,4 @@
-// The views of what is on the disk: the log of a store or the journal of a server, and the space that a store takes.
+// The views of the disk: the log of a store or the journal of a server, and the space that a store takes.
 
 import { TableView, noRows, rowHeight, rowsOf } from "./grid.js";
 import {
@@ -163,7 +163,7 @@ export class LogView extends TableView {
     if (!lines.length) return;
     for (const event of lines) event.isNew = true;
     this.events.unshift(...lines.reverse());
-    // So many as are of use; older ones are read again.
+    // The page keeps this many events; it reads older ones again.
     if (this.events.length > 50_000) { this.events.length = 40_000; this.oldest = this.events.at(-1).lsn; }
     if (this.grid.node.scrollTop > 0) this.grid.node.scrollTop += lines.length * rowHeight;
     this.draw();

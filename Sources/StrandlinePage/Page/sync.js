@@ -1,11 +1,11 @@
-// The view of sync: the state of a store and of its zones, what is held and what is pending, and the last requests.
+// The view of sync: the states of the store and its zones, held and pending records, and the last requests.
 
 import {
   address, button, calmly, change, confirm, count, dim, div, duration, el, failed, hint, into, link, made, named, plainTable, plural, put, renew,
   run, says, session, show, span, text, toast, trouble, words,
 } from "./parts.js";
 
-// After so long without an event of a request no sync is taken to run. So many held records are on a page.
+// The page takes a sync as ended after this time without an event of a request. The other is the number of held records on a page.
 const quietMilliseconds = 15_000, heldLength = 100;
 const obstacles = {
   held: "set aside", target: "waits for its target", referrer: "waits for what refers to it", together: "waits for its companion",

@@ -554,7 +554,7 @@ struct WorldRun {
 
   /// A device goes back to what it was: what it was told since may be gone.
   ///
-  /// - Returns: what is read of the log that it goes on with.
+  /// - Returns: the reading of the log with which the device goes on.
   mutating func forfeit(_ device: WorldDevice, back backup: WorldDevice.Backup) -> WorldReading {
     memory.forfeit(device.number, after: backup.lsn)
     together.forfeit(device.number, after: backup.lsn)

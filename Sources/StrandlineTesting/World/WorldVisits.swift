@@ -225,8 +225,8 @@ extension WorldRun {
     if device.backup == nil { try device.backUp(at: opened.durableLSN) }
   }
 
-  /// The app opens what is at its path: an older copy, in which this writer has changed nothing. The store of before is whole where it
-  /// was moved to.
+  /// The app opens the older copy at its path, in which this writer has changed nothing. The store that was moved away is whole in
+  /// its new place.
   private mutating func goOnWithBackup(
     _ device: WorldDevice, _ store: RecordStore, movedTo place: String, _ seed: UInt64
   ) async throws {

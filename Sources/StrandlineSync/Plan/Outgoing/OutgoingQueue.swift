@@ -153,7 +153,7 @@ package struct OutgoingQueue: Sendable {
   /// Whether a zone was fetched to its end since this process began, and since the last request whose end it did not hear.
   func hasFetched(_ zone: ZoneID) -> Bool { fetched.zones.contains(zone) }
 
-  /// The end of the request under way is known, and durable where it says something.
+  /// The engine knows the end of the upload that left last: its answer is durable, or its records wait for what its refusal asks for.
   mutating func heard() { fetched.unheard = nil }
 
   /// A cycle begins. If the last one ended within a request, what that may have created waits for the end of its zone's feed.
