@@ -227,6 +227,17 @@ let package = Package(
   ]
 #endif
 
+// `STRANDLINE_OPTIMIZED=1 swift test` optimises what the tests call as a release build does, with the checks of a debug build: all
+// tests and campaigns take about a quarter of the time, the build half as long again. Not without the variable, because Swift
+// Package Manager refuses a package with such flags as a dependency of an app.
+if Context.environment["STRANDLINE_OPTIMIZED"] == "1" {
+  // With two threads each file gets an object of its own, which a debug build links.
+  let flags = ["-O", "-whole-module-optimization", "-num-threads", "2", "-assert-config", "Debug"]
+  for target in package.targets where target.type != .test && target.swiftSettings != nil {
+    target.swiftSettings?.append(.unsafeFlags(flags, .when(configuration: .debug)))
+  }
+}
+
 // One target with those that it needs, and no product: `STRANDLINE_ONLY=StrandlineLogTests swift test` builds a tenth of all.
 if let only = Context.environment["STRANDLINE_ONLY"] {
   var needed: Set = [only]
