@@ -94,6 +94,39 @@ import Testing
     #expect(try await a.owesNothing)
   }
 
+  @Test(arguments: [CloudError.Code.unexpectedServerResponse, .answerTooLarge])
+  func `waits for the end of the feed also where its answer could not be read`(_ code: CloudError.Code) async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    try await a.write("old")
+    #expect(try await a.run() == nil)
+    let flag = Flag()
+    cloud.refuse { script in
+      script.beforeModify = { _ in flag.isUp.withLock { $0 = true } }
+      script.lostAnswers = [CloudError(code, reason: "unread")]
+      // From then on pages are refused for a while, and nothing else.
+      script.refusal = { request, _ in
+        request == .zoneChanges && flag.isUp.withLock { $0 } ? CloudError(.internalError, reason: "not now") : nil
+      }
+    }
+    try await a.write("n", ["title": "one"])
+    let sent = cloud.count(.modify)
+    #expect(try await a.run(waitMillisecondsMax: 0) != nil)
+    #expect(cloud.count(.modify) == sent + 1)
+    try await b.exchange()
+    #expect(try await b.lives("n"))
+    try await b.erase("n")
+    try await b.exchange()
+    #expect(try await a.run(waitMillisecondsMax: 0) != nil)
+    #expect(cloud.count(.modify) == sent + 1)
+    cloud.refuse { $0.refusal = nil }
+    #expect(try await a.run() == nil)
+    #expect(try await a.value("n") == nil)
+    try await b.exchange()
+    try await expectAgreement(a, b)
+  }
+
   @Test func `waits for the end of the feed also where a sync was cancelled that had sent it`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))

@@ -305,6 +305,56 @@ private func asking() async throws -> (a: Device, cloud: RefusingCloud) {
     #expect(cloud.count(.lookup) == lookups, "no person ends what the server has named")
   }
 
+  @Test func `a record for which the server names a very short wait is held as long as one for which it names none`()
+    async throws
+  {
+    let (a, cloud) = try await asking()
+    cloud.refuse { $0.shown["n"] = .failed(name: "n", CloudError(.throttled, reason: "later", retryAfter: 1)) }
+    func delay(after milliseconds: Int64) async throws -> Duration? {
+      for _ in 0..<12 {
+        try await a.run(waitMillisecondsMax: 0, isUserInitiated: false)
+        if let held = try await a.open().status().held.first { return held.retryDelay }
+        a.clock.advance(milliseconds: milliseconds)
+      }
+      return nil
+    }
+    #expect(try await delay(after: 300_000) == .seconds(300))
+    // In this time nobody asks for it.
+    let lookups = cloud.count(.lookup)
+    for _ in 0..<10 {
+      a.clock.advance(milliseconds: 20_000)
+      try await a.run(waitMillisecondsMax: 0, isUserInitiated: false)
+    }
+    #expect(cloud.count(.lookup) == lookups)
+    a.clock.advance(milliseconds: 101_000)
+    #expect(try await delay(after: 1_000) == .seconds(600))
+    #expect(cloud.count(.lookup) == lookups + 1)
+  }
+
+  @Test func `a record for which no upload waits keeps none back, whatever wait the server names for it`() async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    try await b.write("q")
+    try await b.run()
+    #expect(try await a.run() == nil)
+    try await b.write("q", ["title": "two"])
+    try await b.run()
+    cloud.refuse { $0.shown["q"] = .failed(name: "q", CloudError(.throttled, reason: "later", retryAfter: 3_600)) }
+    for number in 0..<3 {
+      try await a.write("n\(number)")
+      try await a.run(waitMillisecondsMax: 0, isUserInitiated: false)
+      #expect(cloud.sent.last == ["n\(number)"])
+      a.clock.advance(milliseconds: 3_601_000)
+    }
+    #expect(cloud.count(.lookup) > 0)
+    cloud.refuse { $0.shown = [:] }
+    #expect(try await a.run() == nil)
+    try await b.exchange()
+    try await expectAgreement(a, b)
+  }
+
   @Test(arguments: [CloudError.Code.answerTooLarge, .limitExceeded])
   func `a page that is too large is asked for in smaller parts`(_ code: CloudError.Code) async throws {
     let fleet = try Fleet()

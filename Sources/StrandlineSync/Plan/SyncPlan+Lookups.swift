@@ -187,15 +187,17 @@ extension SyncPlan {
   }
 
   /// Rests if the server names a wait and answers nothing: it is overloaded. Where it answers others, or refuses the same records again
-  /// and again, these records are the cause, and wait alone.
+  /// and again, these records are the cause, and wait alone; so does one for which no upload waits.
   private mutating func paceLookups(
     _ request: LookupRequest, _ found: [CloudName: CloudResult], _ facts: some SyncFacts
   ) {
-    let errors = request.names.compactMap { CloudError.withoutVersion(found[$0]) }
-    let isNews = request.names.contains { records[RecordID($0, zone: request.zone)].unshown == nil }
-    guard errors.count == request.names.count, isNews,
-      let longest = errors.max(by: { ($0.retryAfter ?? 0) < ($1.retryAfter ?? 0) })
-    else { return }
+    let isAnswered = request.names.contains { CloudError.withoutVersion(found[$0]) == nil }
+    let news = request.names.filter { name in
+      let id = RecordID(name, zone: request.zone)
+      return queue.wait(of: id) == .lookup && records[id].unshown == nil
+    }
+    let errors = news.compactMap { CloudError.withoutVersion(found[$0]) }
+    guard !isAnswered, let longest = errors.max(by: { ($0.retryAfter ?? 0) < ($1.retryAfter ?? 0) }) else { return }
     failedIfNamed(.lookup, longest, doing: SyncRequest.lookUp(request).words, facts)
   }
 

@@ -301,16 +301,17 @@ extension SyncPlan {
     let attempts = (facts.held(item.id)?.attempts ?? records.attempts(of: item)) + 1
     // A duration of 0 would mean: until it is released.
     let named = error.retryAfterMilliseconds.flatMap { $0 > 0 ? $0 : nil }
+    // The longer one: the server may name a very short time, again and again.
+    let own = !isTimed && error.meaning.hold == .untilEdited ? 0 : Self.holdMilliseconds(attempts: attempts)
+    let duration = max(named ?? 0, own)
     return .held(
       Held(
         id: item.id, direction: .upload, lsn: item.lsn, code: error.code.rawValue, words: error.reason,
-        requestUUID: error.requestUUID ?? "", attempts: attempts,
-        durationMilliseconds: named
-          ?? (!isTimed && error.meaning.hold == .untilEdited ? 0 : Self.holdMilliseconds(attempts: attempts)),
-        wallMilliseconds: facts.now.wall, isServers: named != nil, appVersion: policies.appVersion))
+        requestUUID: error.requestUUID ?? "", attempts: attempts, durationMilliseconds: duration,
+        wallMilliseconds: facts.now.wall, isServers: named == duration, appVersion: policies.appVersion))
   }
 
-  /// How long a change that was refused `attempts` times in a row is held, if the server names no time.
+  /// How long a change that was refused `attempts` times in a row is held, if the server names no longer time.
   static func holdMilliseconds(attempts: UInt64) -> Int64 {
     min(holdMillisecondsMax, holdMilliseconds << Int64(min(attempts - 1, 16)))
   }

@@ -172,7 +172,8 @@ extension SyncPlan {
     case .success: preconditionFailure("the answer to an upload of another kind")
     case .failure(let error):
       defer { if !request.isAtomic { wakeUnlessWaiting(request.followers) } }
-      queue.heard()
+      // Of a request whose end is not known as well, what it may have created waits for the end of its zone's feed.
+      if error.meaning.appliedNothing { queue.heard() } else { queue.forgetUnheardFetch() }
       try takeRefusal(of: request, error, facts)
     }
   }

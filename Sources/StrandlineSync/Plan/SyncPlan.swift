@@ -628,7 +628,8 @@ package struct SyncPlan: Sendable {
     records.forgetRefusals(of: id)
     // A newer change may be held since.
     if facts.held(id) == nil { records.holdEnds.remove(id) }
-    queue.wake(id)
+    // A newer change may have been sent since, and its answer lost.
+    if queue.wait(of: id) != .fetch { queue.wake(id) }
     queue.changed(id, facts)
   }
 

@@ -153,10 +153,11 @@ package struct OutgoingQueue: Sendable {
   /// Whether a zone was fetched to its end since this process began, and since the last request whose end it did not hear.
   func hasFetched(_ zone: ZoneID) -> Bool { fetched.zones.contains(zone) }
 
-  /// The engine knows the end of the upload that left last: its answer is durable, or its records wait for what its refusal asks for.
+  /// The engine knows the end of the upload that left last: its answer is durable, or the server has applied nothing of it.
   mutating func heard() { fetched.unheard = nil }
 
-  /// A cycle begins. If the last one ended within a request, what that may have created waits for the end of its zone's feed.
+  /// The engine will not know that end: the request was refused in a way that leaves it open, or the last cycle ended within it. What
+  /// it may have created waits for the end of its zone's feed.
   mutating func forgetUnheardFetch() {
     if let zone = fetched.unheard { fetched.zones.remove(zone) }
     heard()
