@@ -168,4 +168,18 @@ private let rows: [Row] = [
     let away = CloudError(.authenticationRequired, reason: "who", redirectURL: "https://there")
     #expect(away.asStrandlineError("syncing").message.contains("sign-in at https://there: who"))
   }
+  @Test func `says the server's words and its code once`() {
+    for row in rows {
+      let refusal = CloudError(
+        CloudError.Code(rawValue: row.code), reason: "these words", retryAfter: 30, httpStatus: row.status)
+      let wrapped = [
+        refusal.asStrandlineError("syncing"), refusal.asStrandlineError("syncing", wait: 9, isServers: true),
+      ]
+      for said in wrapped.map({ "\($0)" }) {
+        for words in ["these words", row.code] where !words.isEmpty {
+          #expect(said.ranges(of: words).count == 1, "\(row.testDescription): \(said)")
+        }
+      }
+    }
+  }
 }

@@ -134,6 +134,8 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
   package var isOfLyingIndex = false
   /// One record cannot be read, and others can: what failed is neither the index nor the file system.
   package var isOfOneRecord: Bool { !isOfIndex && (code == .damaged || code == .fromTheFuture) }
+  /// The message has the words of `underlying`, in another order.
+  package var saysCause = false
   /// How long to wait before the next try, in seconds, where the server said so.
   public var retryAfter: Double?
   /// The line of the app that made the call that failed, as "Module/File.swift:41".
@@ -168,7 +170,7 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
   private var chain: String {
     guard let underlying else { return message }
     let cause = (underlying as? StrandlineError)?.chain ?? "\(underlying)"
-    return message.contains(cause) ? message : "\(message) [\(cause)]"
+    return saysCause || message.contains(cause) ? message : "\(message) [\(cause)]"
   }
 }
 

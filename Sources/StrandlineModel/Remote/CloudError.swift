@@ -96,11 +96,16 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
   }
 
   /// One line: code, reason, and the server's name for the request.
-  public var description: String {
+  public var description: String { words(afterStatus: retryAfter.map { ", retry after \($0) s" } ?? "") }
+
+  /// The same without the time to wait, which is shorter when it is shown later.
+  package var words: String { words(afterStatus: "") }
+
+  private func words(afterStatus wait: String) -> String {
     var text = code.rawValue
     if !reason.isEmpty { text += ": \(reason)" }
     if let httpStatus { text += " (HTTP \(httpStatus))" }
-    if let retryAfter { text += ", retry after \(retryAfter) s" }
+    text += wait
     if let requestUUID { text += ", request \(requestUUID)" }
     return text.oneLine
   }

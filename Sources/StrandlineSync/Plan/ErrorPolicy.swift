@@ -150,29 +150,29 @@ extension CloudError {
     let meaning = meaning
     switch meaning.ends {
     case .throttled where meaning.item == .resolve:
-      return StrandlineError(
-        .throttled, "\(doing): \(reason); unsent changes stay in the store, and are sent again\(later)",
-        underlying: self,
-        retryAfter: retryAfter)
+      return error(
+        .throttled, "\(doing): \(words); unsent changes stay in the store, and are sent again\(later)", retryAfter)
     case .throttled:
-      return StrandlineError(
-        .throttled, "\(doing): the server asks to try again later (\(code.rawValue): \(reason))\(later)",
-        underlying: self, retryAfter: retryAfter)
+      return error(.throttled, "\(doing): the server asks to try again later (\(words))\(later)", retryAfter)
     case .unreachable:
-      return StrandlineError(
-        .unreachable, "\(doing): the server cannot be reached: \(reason)\(later)", underlying: self,
-        retryAfter: retryAfter)
+      return error(.unreachable, "\(doing): the server cannot be reached: \(words)\(later)", retryAfter)
     case .needsSignIn:
       let place = redirectURL.map { " at \($0)" } ?? ""
-      return StrandlineError(
+      return error(
         .needsSignIn,
-        "\(doing): the server requires a sign-in\(place): \(reason); sign in and pass the new web auth token",
-        underlying: self)
+        "\(doing): the server requires a sign-in\(place): \(reason) (\(code.rawValue)); sign in and pass the new web auth token"
+      )
     default:
-      return StrandlineError(
-        .serverRefused, "\(doing): the server refused the request: \(self); unsent changes stay in the store",
-        underlying: self)
+      return error(
+        .serverRefused, "\(doing): the server refused the request: \(words); unsent changes stay in the store")
     }
+  }
+
+  /// The words of the server are in the message, once.
+  private func error(_ code: StrandlineError.Code, _ message: String, _ retryAfter: Double? = nil) -> StrandlineError {
+    var error = StrandlineError(code, message, underlying: self, retryAfter: retryAfter)
+    error.saysCause = true
+    return error
   }
 }
 

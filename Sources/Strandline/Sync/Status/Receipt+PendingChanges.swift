@@ -93,7 +93,9 @@ extension RecordStore {
 extension StrandlineError {
   /// The error for a record that waits for another one, which has `error`.
   fileprivate static func waits(_ id: RecordID, for error: StrandlineError) -> StrandlineError {
-    StrandlineError(error.code, "'\(id)' waits for another record: \(error.message)", underlying: error.underlying)
+    var waits = error
+    waits.message = "'\(id)' waits for another record: \(error.message)"
+    return waits
   }
 }
 
