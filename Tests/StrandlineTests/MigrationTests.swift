@@ -3,6 +3,7 @@
 
 import Strandline
 import StrandlineSimulation
+import StrandlineSyncProofs
 import StrandlineTesting
 import Synchronization
 import Testing
@@ -55,6 +56,16 @@ private struct Retyped: SyncRecord, Equatable {
   var id = "n"
   var stars: Int?
   var body: String?
+}
+
+/// A counter that had another name.
+private struct Counted: SyncRecord, Equatable {
+  static let recordType = "Counted"
+  static func migrate(_ record: inout Record) {
+    if let count = record["count"] { (record["number"], record["count"]) = (count, nil) }
+  }
+  var id = "n"
+  var number: Int
 }
 
 private func open(_ disk: SimulatedDisk = SimulatedDisk(), seed: UInt64 = 1) async throws -> RecordStore {
@@ -151,6 +162,44 @@ struct MigrationTests {
     let end = store.durableLSN
     let again = try await store.migrateAll(Renamed.self)
     #expect(again.examined == 250 && again.migrated == 0 && store.durableLSN == end)
+  }
+
+  /// Two devices with one record of version 1, both with version 2 of the app. The second migrates and syncs first.
+  @Test(arguments: [true, false])
+  func `a migration undoes no edit that another device made before it`(migratesAll: Bool) async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.open().write {
+      try $0.save(Record(type: "Item", id: RecordID("n"), fields: ["note": "x", "stars": 1]))
+    }
+    for device in [a, b] { try await device.exchange() }
+    try await a.open().update(Renamed.self, id: "n") { $0.body = "edited" }
+    b.clock.advance(milliseconds: 60_000)
+    if migratesAll {
+      #expect(try await b.open().migrateAll(Renamed.self).migrated == 1)
+    } else {
+      try await b.open().update(Renamed.self, id: "n") { $0.stars = 2 }
+    }
+    for device in [b, a, b] { try await device.exchange() }
+    for device in [a, b] {
+      let store = try await device.open()
+      let record = try #require(try store.record(RecordID("n")))
+      #expect(record["body"] == "edited" && record["note"] == nil, "\(record)")
+      #expect(record["stars"] == .int64(migratesAll ? 1 : 2))
+    }
+  }
+
+  @Test func `a count that two devices migrate is counted once`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    var rules = ConflictRules()
+    rules["Counted"].fields = ["number": .counter]
+    for device in [a, b] { try await device.open(conflicts: rules) }
+    try await a.open().write { try $0.save(Record(type: "Counted", id: RecordID("n"), fields: ["count": 5])) }
+    for device in [a, b] { try await device.exchange() }
+    for device in [a, b] { #expect(try await device.open().migrateAll(Counted.self).migrated == 1) }
+    for device in [a, b, a] { try await device.exchange() }
+    for device in [a, b] { #expect(try await device.open().record(RecordID("n"))?["number"] == 5) }
   }
 
   @Test func `what cannot be migrated is named, and the others are`() async throws {

@@ -60,8 +60,10 @@ public protocol SyncRecord: Codable, Identifiable, Sendable where ID: RecordName
   ///
   /// It gets a copy of the record before each read and each edit of a value, and must depend on nothing else. What it makes, and
   /// what it removes, is stored with the next save or update that changes the value; `RecordStore.migrateAll` stores it for all
-  /// records at once. A field that has only another name needs no migration: name it in `CodingKeys`, and older versions of the
-  /// app go on reading it. A field whose rule is `.counter` is better left as it is: two devices that migrate it both add to it.
+  /// records at once. It counts as made right after the state that it is made from, so that no edit of another device loses to it,
+  /// and that two devices which migrate one state have made one change. A field that has only another name needs no migration: name
+  /// it in `CodingKeys`, and older versions of the app go on reading it. A field whose rule is `.counter` is better left as it is:
+  /// two devices that migrate different states of it both add to it.
   ///
   /// A field keeps its type at CloudKit for ever, so a save that gives it another one is refused with `.typeMismatch` where the
   /// server has the record. A property of another type gets a field of its own:

@@ -287,6 +287,7 @@ extension WriteTransaction {
     let steps = try held?.steps(over: current, at: core.transactionStart, Value.self, prototype) ?? []
     var merged = found.record
     Value.migrate(&merged)
+    let migration = merged
     let merge = EditMerge(
       value: fields, origin: origin, current: current, owed: owed, rules: rules,
       keepsNulls: fields.contains { $0.value == nil } && Value.prototype != nil)
@@ -295,11 +296,13 @@ extension WriteTransaction {
     // Before anything is written: what cannot be read must not come of it.
     let (made, version) = try RecordDecoder.decodeHolding(Value.self, from: merged, prototype)
     if outcome.refused.isEmpty {
-      try put(merged, creating: false)
+      try put(merged, creating: false, migrated: migration.names(changedSince: found.record, keptIn: merged))
     } else {
       merge.put(outcome.refused.lazy.map(\.name), into: &merged)
       let noted = core.inboxWrite?.changes?.count
-      try put(merged, refusing: outcome.refused, rule: merge.recordRule)
+      try put(
+        merged, refusing: outcome.refused, rule: merge.recordRule,
+        migrated: migration.names(changedSince: found.record, keptIn: merged))
       if core.inboxWrite?.changes?.count != noted { core.noteForInbox(madeFrom: origin, in: outcome.refused) }
     }
     if mayGoOn, let held { core.versions.note(held, held.saved(fields), at: core.projections.appliedLSN) }
@@ -360,12 +363,21 @@ extension WriteTransaction {
   /// - Returns: whether it makes anything of it.
   mutating func migrate<Value: SyncRecord>(_ id: RecordID, _ type: Value.Type) throws -> Bool {
     guard let record = try find(id), let migrated = try record.migrated(to: type) else { return false }
-    try put(migrated, creating: false)
+    try put(migrated, creating: false, migrated: migrated.names(changedSince: record, keptIn: migrated))
     return true
   }
 }
 
 extension Record {
+  /// The fields in which this record, made by a migration, differs from one before it, and which are the same in what is saved.
+  fileprivate func names(changedSince before: Record, keptIn saved: Record) -> Set<String> {
+    var names = Set(fields.keys).union(before.fields.keys).filter { name in
+      fields[name] != before.fields[name] && fields[name] == saved.fields[name]
+    }
+    if parent != before.parent, parent == saved.parent { names.insert(Version.parentField) }
+    return names
+  }
+
   /// What migration makes of it; nil if it leaves it as it is.
   ///
   /// - Throws: `.typeMismatch` or `.missingField` if the type cannot read the record even so.

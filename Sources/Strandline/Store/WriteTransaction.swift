@@ -255,8 +255,10 @@ public struct WriteTransaction: ~Copyable {
     return core.projections.appliedLSN
   }
 
+  /// - Parameter migrated: the fields that a migration alone has changed.
   mutating func put(
-    _ record: Record, creating: Bool, checksSize: Bool = true, checksNames: Bool = true, asDefault: Bool = false
+    _ record: Record, creating: Bool, checksSize: Bool = true, checksNames: Bool = true, asDefault: Bool = false,
+    migrated: Set<String> = []
   ) throws {
     let id = account.canonical(record.id)
     let (known, current) = try look(id, record.type, creating: creating, checksNames: checksNames)
@@ -272,7 +274,8 @@ public struct WriteTransaction: ~Copyable {
     var desired = record.fields
     for (name, value) in record.fields where value.namesZone { desired[name] = try local(value, name, of: id) }
     if let parent = record.parent { desired[Version.parentField] = .reference(Reference(parent)) }
-    try edit(id, desired, record.nulls, current, known, checksSize: checksSize, checksNames: checksNames)
+    try edit(
+      id, desired, record.nulls, current, known, checksSize: checksSize, checksNames: checksNames, migrated: migrated)
   }
 
   /// The same for a record that does not live, by its fields: no name twice.
@@ -376,7 +379,7 @@ public struct WriteTransaction: ~Copyable {
   /// Edits a living record: the fields that differ get a new stamp, and those that are null for the first time.
   private mutating func edit(
     _ id: RecordID, _ given: [String: FieldValue], _ nulls: Set<String>, _ current: LoadedVersion,
-    _ known: KnownRecord, checksSize: Bool, checksNames: Bool
+    _ known: KnownRecord, checksSize: Bool, checksNames: Bool, migrated: Set<String>
   ) throws {
     let entry = known.entry
     var version = current.version
@@ -395,8 +398,11 @@ public struct WriteTransaction: ~Copyable {
       if !changed.contains(declared.field) { changed.append(declared.field) }
     }
     let time = core.tick()
+    let migrationStamp = version.stamp.ofMigration(changing: migrated)
     // With the first edit of a default begins the user's record: who deleted the default has not deleted this.
-    if version.stamp.isOfUneditedDefault { version.stamp.births.insert(Birth(time: time, writer: core.writer)) }
+    if version.stamp.isOfUneditedDefault, !migrated.isSuperset(of: changed) {
+      version.stamp.births.insert(Birth(time: time, writer: core.writer))
+    }
     // What this store wrote under an earlier writer ID is part of the version, and its own name will not say so.
     if let lsn = entry?.pending?.newest, let own = current.own, let author = core.projections.sync.author(of: lsn),
       author != core.writer
@@ -409,8 +415,12 @@ public struct WriteTransaction: ~Copyable {
       if entry?.base != nil, checksNames { try Self.checkType(of: name, desired[name], version, id) }
       try checkContents(of: desired[name], in: name, of: id)
       version.fields[name] = desired[name]
-      let time = core.inboxTime(time, after: version.stamp.fields[name])
-      version.stamp.fields[name] = FieldStamp(time: time, writer: core.writer)
+      version.stamp.fields[name] =
+        if migrated.contains(name), let migrationStamp {
+          migrationStamp
+        } else {
+          FieldStamp(time: core.inboxTime(time, after: version.stamp.fields[name]), writer: core.writer)
+        }
       dirty[name] = LSN.zero
     }
     try checkParents(of: id, version.type, changed) { version.fields[$0] }
@@ -437,11 +447,14 @@ public struct WriteTransaction: ~Copyable {
   ///   - wanted: the record as it was to be.
   ///   - fields: those that lose, in the order of their names.
   ///   - rule: the rule of its type.
-  mutating func put(_ wanted: Record, refusing fields: [Conflicted.Field], rule: String) throws {
+  ///   - migrated: the fields that a migration alone has changed.
+  mutating func put(
+    _ wanted: Record, refusing fields: [Conflicted.Field], rule: String, migrated: Set<String> = []
+  ) throws {
     let id = account.canonical(wanted.id)
     let before = try core.look(id)
     let start = core.projections.appliedLSN
-    try put(wanted, creating: false)
+    try put(wanted, creating: false, migrated: migrated)
     let lost = core.projections.appliedLSN
     // What the type reads another way is stored like this already.
     guard lost > start else { return }

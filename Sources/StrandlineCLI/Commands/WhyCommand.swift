@@ -184,7 +184,7 @@ private struct Story {
 
   private static func author(_ stamp: FieldStamp) -> String {
     if stamp == .ofDefaults { return " of a default" }
-    return stamp.writer == 0 ? " of a tool" : " of writer \(String(stamp.writer, radix: 16))"
+    return stamp.writer == 0 ? " of a tool or a migration" : " of writer \(String(stamp.writer, radix: 16))"
   }
 
   /// Whose value won, field by field, and why.

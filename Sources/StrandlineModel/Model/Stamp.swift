@@ -123,6 +123,18 @@ package struct Stamp: Hashable, Sendable {
     for (writer, _) in oldest.prefix(seen.count - Stamp.writersMax) { seen[writer] = nil }
   }
 
+  /// The stamp of what a migration makes of some fields: right after the newest of those fields; or, where it only adds fields, after
+  /// the newest of all. So devices that migrate one state make one change of it, and an edit that another device has made of that
+  /// state is later, however late the migration comes.
+  ///
+  /// - Parameter names: the fields that it adds, changes or removes.
+  package func ofMigration(changing names: Set<String>) -> FieldStamp? {
+    let known = fields.filter { names.contains($0.key) }
+    guard let newest = (known.isEmpty ? fields : known).values.max() else { return nil }
+    // Nobody has written it.
+    return newest == .ofDefaults ? newest : FieldStamp(time: newest.time.next, writer: 0)
+  }
+
   /// Whether this version includes everything that the other includes, as far as both say.
   package func dominates(_ other: Stamp) -> Bool {
     other.seen.allSatisfy { writer, theirs in

@@ -141,6 +141,8 @@ package struct ConflictMerge {
   /// Whether both sides changed a field since the ancestor, each by its own write.
   private func isOfBoth(_ name: String) -> Bool {
     changed.contains(name) && !own.contains(name) && serverChanged(name) == true
+      // Of one stamp there is one write: this one, or that of a migration which both sides made of one state.
+      && edit.stamp.fields[name] != server.stamp.fields[name]
       && !(mayBeOfCopy && edit.fields[name] == server.fields[name])
   }
 
