@@ -258,6 +258,9 @@ public final class SimulatedDisk: FileSystem {
     }
   }
 
+  /// No power cut shows bytes of the files that were removed until now, where a write was torn.
+  package func forgetRemovedBytes() { state.withLock { $0.removedContents = [] } }
+
   /// Mounts the disk again: every file and directory gets another identity, as on network drives. What is open stays open.
   package func remount() { state.withLock { $0.device += 1 } }
 

@@ -47,11 +47,11 @@ final class WorldDevice: Sendable {
   private struct Parts {
     var disk: SimulatedDisk
     var store: RecordStore?
-    /// Where the store's folder is, and where it was when the store was opened.
+    /// Where the app opens its store, and where it opened the one that is open.
     var path = "/store"
     var openedPath = "/store"
-    /// Where the open store is, if a copy of before was put in its place.
-    var displacedPath: String?
+    /// What became of the folder of the store that is open, or was.
+    var fate: WorldFate?
     /// In another process.
     var reader: RecordStore?
     /// The last event that the app was told of since the power was cut last.
@@ -80,24 +80,16 @@ final class WorldDevice: Sendable {
   /// What has been read of its log, compactions or not.
   var reading: WorldReading { parts.withLock { $0.reading } }
   var backup: Backup? { parts.withLock { $0.backup } }
-  /// Where the store's folder is.
+  /// Where the app opens its store.
   var path: String { parts.withLock { $0.path } }
+  /// Where the app opened the store that is open.
+  var openedPath: String { parts.withLock { $0.openedPath } }
+  /// Where the folder of the open store is moved to when something else comes in its place.
+  static let displacedPath = "/displaced"
   /// Where the open store is.
-  private var storePath: String { parts.withLock { $0.displacedPath ?? $0.path } }
+  private var storePath: String { parts.withLock { $0.fate?.displaces ?? false ? Self.displacedPath : $0.path } }
   /// What became of the folder of the open store; nil if it is where the store was opened.
-  enum Fate {
-    /// It is at `path` now.
-    case moved(from: String)
-    /// It is here now, and a copy of before is at `path`.
-    case replaced(movedTo: String)
-  }
-  var fate: Fate? {
-    parts.withLock { parts in
-      guard parts.store != nil else { return nil }
-      if let place = parts.displacedPath { return .replaced(movedTo: place) }
-      return parts.path == parts.openedPath ? nil : .moved(from: parts.openedPath)
-    }
-  }
+  var fate: WorldFate? { parts.withLock { $0.store == nil ? nil : $0.fate } }
   /// How often the store was opened.
   var starts: UInt64 { parts.withLock { $0.starts } }
 
@@ -141,7 +133,7 @@ final class WorldDevice: Sendable {
     let path = path
     let store = try await RecordStore.open(
       at: path, syncing: configuration, options: options, environment: environment)
-    parts.withLock { ($0.store, $0.openedPath) = (store, path) }
+    parts.withLock { ($0.store, $0.openedPath, $0.fate) = (store, path, nil) }
     return store
   }
 
@@ -188,46 +180,76 @@ final class WorldDevice: Sendable {
     return LSN(rawValue: reader.lastLSN)
   }
 
-  /// Moves the folder of the store. When this returns, that is durable.
-  func moveFolder() throws {
-    let (disk, path) = parts.withLock { ($0.disk, $0.path) }
-    let place = path == "/store" ? "/moved" : "/store"
-    try disk.renameFolder(path, to: place)
-    try disk.folder("/").sync()
-    parts.withLock { $0.path = place }
-  }
+  // MARK: Its folder
 
-  /// Moves the folder of the store away, and puts the copy of before that is kept in its place. When this returns, that is durable.
-  func putBackupInPlace() throws {
-    guard let backup else { return }
-    let (disk, path) = parts.withLock { ($0.disk, $0.path) }
-    let place = "/displaced"
-    try disk.renameFolder(path, to: place)
-    try disk.folder("/").sync()
-    disk.put(backup.disk.files(in: backup.path), over: path)
-    parts.withLock { $0.displacedPath = place }
-  }
-
-  /// The names of the files at the path that are not those of the copy of before.
-  func changesOfBackup() -> [String] {
-    let put = backup.map { $0.disk.files(in: $0.path) } ?? [:]
-    let found = disk.files(in: path)
-    return Set(put.keys).union(found.keys).filter { put[$0] != found[$0] }.sorted()
-  }
-
-  /// The app goes on with the copy of before that was put in the place of its store, which is removed.
-  func goOnWithBackup(reading: WorldReading) throws {
-    let place = parts.withLock { parts in
-      defer { parts.displacedPath = nil }
-      (parts.store, parts.reader, parts.reading) = (nil, nil, reading)
-      (parts.unjudged, parts.acknowledged) = ([], .zero)
-      return parts.displacedPath
+  /// What a person puts at the path in a fate.
+  private func files(for fate: WorldFate) throws -> [String: [UInt8]] {
+    switch fate {
+    case .moved, .removed: [:]
+    case .replacedByAnother: try AnotherStore.files.get()
+    case .replacedByOlder, .removedForOlder, .emptiedForOlder, .overwrittenByOlder:
+      backup.map { $0.disk.files(in: $0.path) } ?? [:]
     }
-    guard let place else { return }
-    try disk.folder(place).removeContents()
-    try disk.removeDirectory(place)
+  }
+
+  /// Lets a person do something with the folder of the open store. When this returns, that is durable.
+  func befall(_ fate: WorldFate) throws {
+    let (disk, path) = parts.withLock { ($0.disk, $0.path) }
+    switch fate {
+    case .moved:
+      let place = path == "/store" ? "/moved" : "/store"
+      try disk.renameFolder(path, to: place)
+      parts.withLock { $0.path = place }
+    case .replacedByOlder, .replacedByAnother: try disk.renameFolder(path, to: Self.displacedPath)
+    case .removed, .removedForOlder: try removeFolder(path)
+    case .emptiedForOlder:
+      try disk.folder(path).removeContents()
+      try disk.folder(path).sync()
+      disk.forgetRemovedBytes()
+    case .overwrittenByOlder: break
+    }
+    try disk.folder("/").sync()
+    disk.put(try files(for: fate), over: path)
+    parts.withLock { $0.fate = fate }
+  }
+
+  private func removeFolder(_ path: String) throws {
+    try disk.folder(path).removeContents()
+    try disk.removeDirectory(path)
     // Or a power cut brings it back.
     try disk.folder("/").sync()
+    // Of a torn slot of CONTROL nobody could say which store's it is.
+    disk.forgetRemovedBytes()
+  }
+
+  /// The names of the files at the path that are not as a person put them there in a fate. What the writer had begun under a
+  /// temporary name is its own.
+  func changes(since fate: WorldFate) throws -> [String] {
+    let (put, found) = (try files(for: fate), disk.files(in: path))
+    // A copy that is put over files does not touch files of other names.
+    let names = fate == .overwrittenByOlder ? Set(put.keys) : Set(put.keys).union(found.keys)
+    return names.filter { put[$0] != found[$0] && !(put[$0] == nil && $0.hasSuffix(LogFormat.temporarySuffix)) }
+      .sorted()
+  }
+
+  /// A person puts the folder of the store, which was moved away, back to its path, and removes what came in its place.
+  func moveBack() throws {
+    parts.withLock { ($0.store, $0.reader, $0.fate) = (nil, nil, nil) }
+    try removeFolder(path)
+    try disk.renameFolder(Self.displacedPath, to: path)
+    try disk.folder("/").sync()
+  }
+
+  /// The app goes on with the copy of before, which is at its path or comes there now. The store of before is removed.
+  func goOnWithBackup(after fate: WorldFate, reading: WorldReading) throws {
+    if fate.displaces { try removeFolder(Self.displacedPath) }
+    // What a copy was put over is neither store.
+    if fate == .overwrittenByOlder { try removeFolder(path) }
+    if fate == .overwrittenByOlder || fate == .removed { disk.put(try files(for: .replacedByOlder), over: path) }
+    parts.withLock { parts in
+      (parts.store, parts.reader, parts.fate, parts.reading) = (nil, nil, nil, reading)
+      (parts.unjudged, parts.acknowledged) = ([], .zero)
+    }
   }
 
   /// Syncs once. This is the one place that knows how the engine is driven.
@@ -310,8 +332,10 @@ final class WorldDevice: Sendable {
   // MARK: The log
 
   /// Reads the events that the log has more than when this was called last. Called before a compaction takes them.
-  func readOn() throws {
-    guard let store else { return }
+  ///
+  /// - Parameter reader: what reads the log where the app cannot.
+  func readOn(by reader: RecordStore? = nil) throws {
+    guard let store = reader ?? store else { return }
     try parts.withLock { parts in
       let end = store.durableLSN
       while parts.reading.upTo < end {

@@ -232,8 +232,18 @@ package enum WorldCase: String, Hashable, Sendable, CaseIterable {
   case movedFolder
   /// A store whose folder was moved in the middle of a write or a sync.
   case movedFolderMeanwhile
-  /// An older copy that was put in the place of an open store.
+  /// An older copy that was put in the place of an open store, which was moved away.
   case replacedFolder
+  /// Another store that was put in the place of an open one, which was moved away.
+  case otherStoreInPlace
+  /// An open store that was removed.
+  case removedFolder
+  /// An older copy that was put over the files of an open store, or into its emptied folder.
+  case refilledFolder
+  /// An open store whose disk was mounted again.
+  case remountedFolder
+  /// A power cut soon after the folder of an open store was moved.
+  case powerCutAfterMove
   /// A write or a sync that was refused because the store's folder was moved in the middle of it.
   case refusedAfterMove
   /// A default that an app saved.
@@ -277,7 +287,9 @@ package enum WorldCase: String, Hashable, Sendable, CaseIterable {
     case .screenSave: .screens
     case .crowd: .crowds
     case .refreshedReader, .readerMeanwhile: .readers
-    case .movedFolder, .movedFolderMeanwhile, .replacedFolder, .refusedAfterMove: .moves
+    case .movedFolder, .movedFolderMeanwhile, .replacedFolder, .otherStoreInPlace, .removedFolder, .refilledFolder,
+      .remountedFolder, .powerCutAfterMove, .refusedAfterMove:
+      .moves
     case .savedDefault, .knownDefault, .editedDefault: .defaults
     }
   }

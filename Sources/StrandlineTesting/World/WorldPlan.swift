@@ -247,7 +247,7 @@ struct WorldPlan: Sendable {
     if self.faults.contains(.omissions) { strewOmissions(days) }
     if self.faults.contains(.crowds) { strewCrowd() }
     if self.faults.contains(.readers) { strewVisits(4 * days, .readers) { .look(device: $0, call: $1) } }
-    if self.faults.contains(.moves) { strewVisits(days, .moves) { .moveFolder(device: $0, call: $1) } }
+    if self.faults.contains(.moves) { strewVisits(3 * days, .moves) { .moveFolder(device: $0, call: $1) } }
     if self.faults.contains(.screens) {
       let random = Self.drawing(seed, .screens)
       for _ in 0..<6 { strew(days, random, Self.screen(of: devices)) }

@@ -569,15 +569,21 @@ struct WorldRun {
   mutating func restart(_ device: WorldDevice, seed: UInt64) async throws {
     await device.restart(seed: seed)
     do {
-      do {
-        _ = try await device.open()
-      } catch let error as StrandlineError where isFull(device, error) {
-        say("\(device.name) does not open on a full disk, and a person makes room")
-        device.disk.capacity = nil
-      }
+      try await openWithRoom(device)
       try judgeRestart(device, in: try await device.open())
     } catch let error as StrandlineError {
       throw WorldBroken(.honest, "\(device.name) does not open after a power cut: \(error)")
+    }
+  }
+
+  /// Opens a store; a person makes room for it if need be.
+  mutating func openWithRoom(_ device: WorldDevice) async throws {
+    do {
+      _ = try await device.open()
+    } catch let error as StrandlineError where isFull(device, error) {
+      say("\(device.name) does not open on a full disk, and a person makes room")
+      device.disk.capacity = nil
+      _ = try await device.open()
     }
   }
 
