@@ -13,12 +13,12 @@ import Synchronization
 
 /// What a store does meanwhile.
 package enum StoreOperation: String, CaseIterable, Sendable {
-  case write, flush, merge, compact, buildIndex, backup, stage, readInbox, suspend, resume, close
+  case write, flush, merge, compact, buildIndex, backup, stage, copyContents, readInbox, suspend, resume, close
 
   /// Whether it opens files that were finished before.
   fileprivate var opensFiles: Bool {
     switch self {
-    case .merge, .compact, .buildIndex, .backup, .readInbox, .resume: true
+    case .merge, .compact, .buildIndex, .backup, .copyContents, .readInbox, .resume: true
     case .write, .flush, .stage, .suspend, .close: false
     }
   }
@@ -162,6 +162,7 @@ package struct ReplacedStores {
       try put(Self.rewritten, 1)
       switch operation {
       case .write, .flush, .backup, .stage, .suspend, .buildIndex: break
+      case .copyContents: try stage()
       case .readInbox: try leave()
       case .close: for number in 0..<3 { try put("e\(number)") }
       case .merge: try flush()
@@ -177,6 +178,11 @@ package struct ReplacedStores {
       told.withLock { $0.begun[name] = 0 }
       try ReplacedStores.leave(name, for: path, OtherProcess(disk), seed: 13)
       told.withLock { $0.acknowledged[name] = 0 }
+    }
+
+    private func stage() throws {
+      let staged = try store.stageContents(of: contentsPath)
+      try put("s", 1, asset: staged[0].asset)
     }
 
     private func flush() throws {
@@ -198,9 +204,8 @@ package struct ReplacedStores {
         try store.addIndex(RecordIndex("T", "n"))
         try store.buildIndexesBlocking()
       case .backup: _ = try store.backupBlocking(to: "/backup")
-      case .stage:
-        let staged = try store.stageContents(of: contentsPath)
-        try put("s", 1, asset: staged[0].asset)
+      case .stage: try stage()
+      case .copyContents: _ = try store.copyContents(to: "/copy")
       case .readInbox: _ = try store.refresh()
       case .suspend: try store.suspendBlocking()
       case .resume:
@@ -262,6 +267,7 @@ package struct ReplacedStores {
       case .flush, .buildIndex: after.count > tables.count
       case .merge: after.count == 1
       case .close, .compact: after != tables
+      case .copyContents: meter.disk.files(in: "/copy")[Self.contentFile] == Self.content
       case .write, .backup, .stage, .readInbox, .suspend, .resume: true
       }
     guard count > 0, does else { throw LogProblem("\(operation) did not do its work: \(tables) to \(after)") }
@@ -339,7 +345,7 @@ package struct ReplacedStores {
     case .resume where !fate.goesOn:
       if let error = Self.error({ try writer.store.closeBlocking() }) { try demandReplaced(error, fate, operation) }
       return
-    case .write, .flush, .merge, .compact, .buildIndex, .backup, .stage, .readInbox, .resume: break
+    case .write, .flush, .merge, .compact, .buildIndex, .backup, .stage, .copyContents, .readInbox, .resume: break
     }
     if let error = Self.error({ try writer.put("late") }) {
       try demandReplaced(error, fate, operation)
