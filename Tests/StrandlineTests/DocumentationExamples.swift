@@ -414,7 +414,7 @@ func countVisit(of page: String, in store: RecordStore) async throws -> (visits:
 }
 
 func upload(_ note: Note, from store: RecordStore) async throws -> MutationOutcome? {
-  let receipt = try await store.write { tx in try tx.save(note) }  // durable here
+  let receipt = try await store.write { tx in try tx.create(note) }  // durable here
   let outcomes = try await receipt.outcome()  // waits until the server has answered
   return outcomes[note.recordID]
 }

@@ -430,6 +430,7 @@ struct VersionedSaveTests {
     #expect(try store.item() == Item(title: "theirs", body: "mine", opens: 108))
     let unchanged = try await store.write { [held] in try $0.save(held) }
     #expect(unchanged.lsns == nil)
+    #expect(try store.conflicts(of: RecordID("n")).isEmpty, "nobody is in conflict with himself")
   }
 
   @Test func `what is put back from one version is put back`() async throws {
