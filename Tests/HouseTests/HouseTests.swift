@@ -225,6 +225,26 @@ struct `The house` {
     }
   }
 
+  @Test func `compares the secrets of a page in a time that tells nothing`() throws {
+    expectNone(try House.swift().flatMap(Rules.pageSecretsAreComparedInConstantTime))
+    func findings(_ path: String, _ code: String) -> Int {
+      Rules.pageSecretsAreComparedInConstantTime(SourceText(path, code)).count
+    }
+    for bad in [
+      "given == token", "guard cookie == given else { return }", "$0 != changeToken", "isLaunch || (given == known)",
+      "values.contains(cookie)", "field == access.changeToken", "given.hasPrefix(token)", "switch token {",
+      "launchToken.elementsEqual(given)", "if case launch = given {",
+    ] { #expect(findings("Sources/StrandlineCLI/Page/PageAccess.swift", bad) == 1, "\(bad)") }
+    for good in [
+      "Self.areEqual(given, known)", "given.map { Self.areEqual($0, changeToken) } == true", "launch = nil",
+      "guard let known = launch, Self.areEqual(given, known) else { return false }", "parts[0] == name",
+    ] { #expect(findings("Sources/StrandlineCLI/Page/PageAccess.swift", good) == 0, "\(good)") }
+    #expect(findings("Sources/StrandlineServer/Sessions.swift", "given == token") == 0)
+    // The comparison itself looks at every byte, whatever came before it.
+    let access = try House.text("Sources/StrandlineCLI/Page/PageAccess.swift")
+    #expect(access.contains("zip(left, right).reduce(0) { $0 | ($1.0 ^ $1.1) } == 0"))
+  }
+
   @Test func `runs no test without a time limit`() throws {
     expectNone(Rules.testsAreLimited(try House.swift()))
     for bad in [

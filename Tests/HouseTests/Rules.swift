@@ -371,6 +371,18 @@ enum Rules {
     }
   }
 
+  /// An equality of strings, or a search in a collection, ends at the first byte that differs: its time tells how many are right.
+  static func pageSecretsAreComparedInConstantTime(_ source: SourceText) -> [String] {
+    guard source.path.hasPrefix("Sources/StrandlineCLI/Page/") else { return [] }
+    let secrets: Set<Substring> = ["token", "launchToken", "launch", "known", "cookie", "changeToken"]
+    let shortcuts: Set<Substring> = ["contains", "hasPrefix", "hasSuffix", "elementsEqual", "firstIndex", "switch", "case"]
+    return source.findings("a secret of a page that is not compared by areEqual") { line in
+      let words = Set(line.words)
+      let compares = ["==", "!=", "~="].contains { line.contains($0) } || !words.isDisjoint(with: shortcuts)
+      return compares && !words.isDisjoint(with: secrets) && !words.contains("areEqual")
+    }
+  }
+
   static func opensWithAComment(_ source: SourceText) -> [String] {
     let first = source.text.split(separator: "\n", omittingEmptySubsequences: false).first ?? ""
     guard first.hasPrefix("// "), first.count > 12 else { return ["\(source.path):1: does not say why it exists"] }

@@ -142,3 +142,16 @@ extension Machine {
     return (Machine(seed: seed, clock: clock, onOutput: { feed.yield($0) }, onError: { feed.yield($0) }), lines)
   }
 }
+
+/// A clock that moves only when a test moves it. Sleeps return at once, so that whoever looks at it now and then looks often.
+final class PushedClock: SystemClock {
+  private let now = Mutex<UInt64>(0)
+  func wallMilliseconds() -> Int64 { 1_767_225_600_000 }
+  func monotonicNanoseconds() -> UInt64 { now.withLock { $0 } }
+  func sleep(milliseconds: Int64) async throws {
+    try Task.checkCancellation()
+    await Task.yield()
+  }
+  func sleepBlocking(milliseconds: Int64) {}
+  func push(seconds: UInt64) { now.withLock { $0 += seconds * 1_000_000_000 } }
+}

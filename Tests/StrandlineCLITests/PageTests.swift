@@ -108,13 +108,36 @@ struct `A page` {
     _ = await page.end()
   }
 
-  @Test func `ends when it has been closed for a minute`() async throws {
-    let (machine, lines) = Machine.withLines()
+  @Test func `ends when it has been closed for a minute, and not before`() async throws {
+    let clock = PushedClock()
+    let (machine, lines) = Machine.withLines(clock: clock)
     _ = await machine.run("import", "/A", "-", input: note("a", "1"))
     let page = try await PageServing(["open", "/A"], on: machine, lines)
-    let stream = try page.connect("GET", "/api/events", [try await page.cookie()])
-    _ = try await onThread("browser") { try stream.receive(max: 1 << 10, timeoutMilliseconds: 60_000) }
-    stream.close()
+    /// Lets time pass, a second after the other, as long as the command answers. Returns the seconds.
+    func answers(atMost seconds: Int) async -> Int {
+      var passed = 0
+      while passed < seconds, (try? await page.ask("GET", "/nothing").status) == 404 {
+        clock.push(seconds: 1)
+        passed += 1
+      }
+      return passed
+    }
+    func stream() async throws -> Connection {
+      let stream = try page.connect("GET", "/api/events", [try await page.cookie()])
+      _ = try await onThread("browser") { try stream.receive(max: 1 << 10, timeoutMilliseconds: 60_000) }
+      return stream
+    }
+    #expect(await answers(atMost: 200) == 200, "it waits for as long as it takes to open the page")
+    let first = try await stream()
+    #expect(await answers(atMost: 200) == 200, "the page is open")
+    first.close()
+    #expect(await answers(atMost: 50) == 50)
+    let second = try await stream()
+    #expect(await answers(atMost: 100) == 100, "the page came back in time")
+    second.close()
+    // The command may notice late that a connection was closed, or that a minute is over.
+    let last = await answers(atMost: 600)
+    #expect((60..<300).contains(last), "closed for \(last) s")
     #expect(await page.ended().code == .done)
   }
 
@@ -238,6 +261,44 @@ struct `A page` {
     #expect(try await server.ask("POST", "/api/faults", post, body: "w=--throttle&w=none").status == 400)
     #expect(try await server.ask("POST", "/api/faults", [cookie, server.ownOrigin], body: "").status == 403)
     #expect(await server.end().code == .done)
+  }
+
+  @Test func `of a server keeps no token that a body brings or takes`() async throws {
+    let (machine, lines) = Machine.withLines()
+    let server = try await PageServing(["serve", "/srv"], on: machine, lines)
+    let cookie = try await server.cookie()
+    let base = "/device/1/iCloud.test/development/tokens"
+    let signedIn = try await server.ask("POST", "/signin?user=SECRET0")
+    let created = try await server.ask("POST", base + "/create", body: #"{"clientId":"SECRET1"}"#)
+    let token = try #require(created.body.firstMatch(of: /"apnsToken":"([^"]+)"/), "\(created)").1
+    let session = try #require(signedIn.body.firstMatch(of: /"ckWebAuthToken":"([^"]+)"/), "\(signedIn)").1
+    #expect(created.body.contains("/courier?token=\(token)"))
+    let registered = #"{"apnsEnvironment":"development","apnsToken":"\#(token)"}"#
+    #expect(try await server.ask("POST", base + "/register", body: registered).status == 200)
+    // Refused, mistyped, or sent to where no token belongs: whoever sent it has the token all the same.
+    for path in [base + "/register/", base + "/Register?token=\(token)", "/device/1/x/y/tok%65ns/register", "/courier"] {
+      #expect(try await server.ask("POST", path, body: registered).status >= 400, "\(path)")
+    }
+    #expect(try await server.ask("GET", "/courier?token=SECRET2").status == 404)
+    let waiting = try server.connect("GET", "/courier?token=\(token)")
+    defer { waiting.close() }
+    let listed = { try await server.ask("GET", "/api/requests", [cookie]).body }
+    while try await !listed().contains(#""isStream":true"#) {}
+    let list = try await listed()
+    let count = list.matches(of: /"number":/).count
+    #expect(count == 9 && list.matches(of: /"isSecret":true/).count == count, "\(list)")
+    var shown = [list, try await server.ask("GET", "/api/session", [cookie]).body]
+    for number in 1...count { shown.append(try await server.ask("GET", "/api/request?number=\(number)", [cookie]).body) }
+    shown.append(try await server.verb("log-dump", ["--from", "1"]).body)
+    for answer in shown {
+      for secret in ["SECRET", String(token), String(session)] { #expect(!answer.contains(secret), "\(answer)") }
+    }
+    #expect(shown.filter { $0.contains(#""received":"","receivedBytes":"#) && $0.contains(#""sent":"""#) }.count == count)
+    // One in which nothing is left out is found by the same look.
+    let plain = "/database/1/iCloud.test/development/private/records/lookup"
+    _ = try await server.ask("POST", plain, body: #"{"SECRET":1}"#)
+    #expect(try await server.ask("GET", "/api/request?number=\(count + 1)", [cookie]).body.contains("SECRET"))
+    _ = await server.end()
   }
 
   @Test func `of a server shows what is left of a fault, and switches one without another`() async throws {

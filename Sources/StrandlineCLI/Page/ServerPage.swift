@@ -1,8 +1,8 @@
 // What the page of a local server shows: its databases, the requests that it answered, and the faults that are on.
 //
 // It comes before the cloud, takes the page's requests for itself and hands on all others, of which it keeps the newest. It
-// reads the databases without the faults and without a sign-in: who looks changes nothing for the app that is watched, and the
-// tokens of apps are not shown.
+// reads the databases without the faults and without a sign-in: who looks changes nothing for the app that is watched. The tokens
+// of apps are neither kept nor shown: those of a sign-in, of the API, and of pushes, each of which is a key to something.
 
 import Strandline
 import StrandlineCloudKit
@@ -75,25 +75,35 @@ private final class RequestList: Sendable {
   /// The most bytes of a body that are kept.
   private static let bodyBytesMax = 32 << 10
 
-  /// The query, which has the tokens, and the answer of the sign-in, which is one, are not kept.
+  /// Whether what is sent to a path, or what it answers, is a token: a session's, or the one with which a client waits for its
+  /// pushes. A path that only resembles theirs counts too, because a client that mistypes it has sent the token all the same.
+  private static func hasTokens(_ path: String) -> Bool {
+    (PercentEncoding.decode(Substring(path)) ?? path).split(separator: "/").contains {
+      ["signin", "tokens", "courier"].contains($0.lowercased())
+    }
+  }
+
+  /// The query, which has tokens of sessions and of the API, is not kept, and no body that has a token.
   func add(_ request: HTTPRequest, _ answer: HTTPAnswer, at milliseconds: Int64, nanoseconds: UInt64) {
     var members: [String: JSONValue] = [
       "method": .string(request.method), "path": .string(request.path), "milliseconds": .integer(milliseconds),
       "microseconds": .integer(Int64(clamping: nanoseconds / 1_000)), "sentBytes": .integer(Int64(request.body.count)),
     ]
+    let isSecret = Self.hasTokens(request.path)
+    members["isSecret"] = .bool(isSecret)
     var received: [UInt8] = []
     if case .respond(let response) = answer {
       members["status"] = .integer(Int64(response.status))
       members["receivedBytes"] = .integer(Int64(response.body.count))
       members["retryAfter"] = response.headers["retry-after"].map { .string($0) } ?? .null
-      if request.path != "/signin" { received = Array(response.body.prefix(Self.bodyBytesMax)) }
+      if !isSecret { received = Array(response.body.prefix(Self.bodyBytesMax)) }
     }
     if case .stream = answer {
       // A push, of which neither the body nor the time is known before it comes.
       members["status"] = .integer(200)
       members["isStream"] = .bool(true)
     }
-    let sent = Array(request.body.prefix(Self.bodyBytesMax))
+    let sent = isSecret ? [] : Array(request.body.prefix(Self.bodyBytesMax))
     state.withLock { state in
       members["number"] = .integer(Int64(state.next))
       state.entries.append(Entry(number: state.next, members: members, sent: sent, received: received))

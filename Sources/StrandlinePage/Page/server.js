@@ -287,12 +287,12 @@ class Requests extends TableView {
   async bodies(number) {
     const whole = await get("request", { number });
     const read = (string) => { try { return pretty(parse(string)); } catch { return string; } };
-    const body = (string, size, otherwise) => [size > bodyBytesKept && el("p", { class: "note" }, `Only its first ${bytes(bodyBytesKept)} are kept.`),
-      string ? json(read(string)) : hint(otherwise)];
+    const body = (string, size) => [string && size > bodyBytesKept && el("p", { class: "note" }, `Only its first ${bytes(bodyBytesKept)} are kept.`),
+      string ? json(read(string)) : hint(size && whole.isSecret ? "A token may be in it, so it is not kept." : "nothing")];
     const received = whole.isStream ? "A push, which is not kept" : whole.status === undefined ? "No answer was sent"
       : `Received, ${whole.status}, ${bytes(whole.receivedBytes)}`;
-    return [el("h3", {}, `Sent, ${bytes(whole.sentBytes)}`), body(whole.sent, whole.sentBytes, "nothing"),
-      el("h3", {}, received), body(whole.received, whole.receivedBytes, "nothing, or a token that is not shown")];
+    return [el("h3", {}, `Sent, ${bytes(whole.sentBytes)}`), body(whole.sent, whole.sentBytes),
+      el("h3", {}, received), body(whole.received, whole.receivedBytes)];
   }
 }
 
