@@ -122,10 +122,14 @@ class Browser:
             self.call(domain + ".enable")
         self.change(None)
 
+    def zone(self, name):
+        """The time zone of the machine, as the page sees it."""
+        self.call("Emulation.setTimezoneOverride", timezoneId=name)
+
     def change(self, doctor):
         """From now on changes the text of answers with data; None changes none."""
         self.doctor = doctor
-        patterns = [{"urlPattern": f"*/api/{name}*", "requestStage": "Response"} for name in ("run", "cloud")] if doctor else []
+        patterns = [{"urlPattern": f"*/api/{name}*", "requestStage": "Response"} for name in ("run", "cloud", "databases", "requests", "faults")] if doctor else []
         if self.overlay:
             patterns += [{"urlPattern": "*/page/*"}, {"urlPattern": "http://127.0.0.1:*/", "resourceType": "Document"}]
         self.call("Fetch.disable")
@@ -299,6 +303,16 @@ class Browser:
             params["text"] = "\r"
         self.call("Input.dispatchKeyEvent", type="keyDown", **params)
         self.call("Input.dispatchKeyEvent", type="keyUp", **{k: v for k, v in params.items() if k != "text"})
+
+    def tab_to(self, what, name, most=150):
+        """Presses Tab until the focus is where an expression of `e` is true."""
+        seen = []
+        for _ in range(most):
+            self.press("Tab")
+            if self.script(f"(e => Boolean({what}))(document.activeElement)"):
+                return
+            seen.append(self.script("document.activeElement.outerHTML.slice(0, 60)"))
+        raise AssertionError(f"the Tab key does not lead to {name}: {seen[:40]}")
 
     def look(self, width, height=900, theme="light"):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)

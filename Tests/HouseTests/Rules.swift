@@ -375,7 +375,9 @@ enum Rules {
   static func pageSecretsAreComparedInConstantTime(_ source: SourceText) -> [String] {
     guard source.path.hasPrefix("Sources/StrandlineCLI/Page/") else { return [] }
     let secrets: Set<Substring> = ["token", "launchToken", "launch", "known", "cookie", "changeToken"]
-    let shortcuts: Set<Substring> = ["contains", "hasPrefix", "hasSuffix", "elementsEqual", "firstIndex", "switch", "case"]
+    let shortcuts: Set<Substring> = [
+      "contains", "hasPrefix", "hasSuffix", "elementsEqual", "firstIndex", "switch", "case",
+    ]
     return source.findings("a secret of a page that is not compared by areEqual") { line in
       let words = Set(line.words)
       let compares = ["==", "!=", "~="].contains { line.contains($0) } || !words.isDisjoint(with: shortcuts)

@@ -150,7 +150,9 @@ struct `Who may ask a page` {
                   let isWhole = isServer ? Self.wholeOfServer.contains(row.path) : !["PUT", "OPTIONS"].contains(method)
                   if !isWhole, (origin, site) != (.own, .none), (cookie, secret) != (.right, .right) { continue }
                   // A foreign host is refused before anything else is read: all with all where there is data, and something to change.
-                  let isOfData = Self.wholeOfServer.contains(row.path) || ["/", "/api/session", "/api/run?verb=types"].contains(row.path)
+                  let isOfData =
+                    Self.wholeOfServer.contains(row.path)
+                    || ["/", "/api/session", "/api/run?verb=types"].contains(row.path)
                   if !isOwnHost, !isOfData, secret != .right || site != .none { continue }
                   let question = Question(
                     path: row.path, method: method, isOwnHost: isOwnHost, cookie: cookie, token: secret, origin: origin,

@@ -276,7 +276,8 @@ struct `A page` {
     let registered = #"{"apnsEnvironment":"development","apnsToken":"\#(token)"}"#
     #expect(try await server.ask("POST", base + "/register", body: registered).status == 200)
     // Refused, mistyped, or sent to where no token belongs: whoever sent it has the token all the same.
-    for path in [base + "/register/", base + "/Register?token=\(token)", "/device/1/x/y/tok%65ns/register", "/courier"] {
+    for path in [base + "/register/", base + "/Register?token=\(token)", "/device/1/x/y/tok%65ns/register", "/courier"]
+    {
       #expect(try await server.ask("POST", path, body: registered).status >= 400, "\(path)")
     }
     #expect(try await server.ask("GET", "/courier?token=SECRET2").status == 404)
@@ -288,12 +289,15 @@ struct `A page` {
     let count = list.matches(of: /"number":/).count
     #expect(count == 9 && list.matches(of: /"isSecret":true/).count == count, "\(list)")
     var shown = [list, try await server.ask("GET", "/api/session", [cookie]).body]
-    for number in 1...count { shown.append(try await server.ask("GET", "/api/request?number=\(number)", [cookie]).body) }
+    for number in 1...count {
+      shown.append(try await server.ask("GET", "/api/request?number=\(number)", [cookie]).body)
+    }
     shown.append(try await server.verb("log-dump", ["--from", "1"]).body)
     for answer in shown {
       for secret in ["SECRET", String(token), String(session)] { #expect(!answer.contains(secret), "\(answer)") }
     }
-    #expect(shown.filter { $0.contains(#""received":"","receivedBytes":"#) && $0.contains(#""sent":"""#) }.count == count)
+    #expect(
+      shown.filter { $0.contains(#""received":"","receivedBytes":"#) && $0.contains(#""sent":"""#) }.count == count)
     // One in which nothing is left out is found by the same look.
     let plain = "/database/1/iCloud.test/development/private/records/lookup"
     _ = try await server.ask("POST", plain, body: #"{"SECRET":1}"#)
