@@ -297,7 +297,7 @@ struct `A page` {
       for secret in ["SECRET", String(token), String(session)] { #expect(!answer.contains(secret), "\(answer)") }
     }
     #expect(
-      shown.filter { $0.contains(#""received":"","receivedBytes":"#) && $0.contains(#""sent":"""#) }.count == count)
+      shown.filter { $0.contains(#""received":"""#) && $0.contains(#""sent":"""#) }.count == count)
     // One in which nothing is left out is found by the same look.
     let plain = "/database/1/iCloud.test/development/private/records/lookup"
     _ = try await server.ask("POST", plain, body: #"{"SECRET":1}"#)
@@ -367,6 +367,24 @@ struct `A page` {
     let server = try await PageServing(["serve", "/srv"], on: machine, lines)
     let screen = await server.end()
     #expect(screen.err.contains(server.token) && !screen.out.contains(server.token))
+  }
+
+  @Test func `of a server is named in a file alone, where what it prints is kept`() async throws {
+    for isErrorTerminal in [false, true] {
+      let (lines, feed) = AsyncStream<String>.makeStream()
+      let machine = Machine(
+        clock: StandingClock(), isErrorTerminal: isErrorTerminal, onOutput: { feed.yield($0) },
+        onError: { feed.yield($0) })
+      async let screen = machine.run(["serve", "--page-file", "/page", "/srv"], input: [])
+      for await line in lines where line.contains("press Ctrl-C to stop") { break }
+      let address = String(decoding: try machine.disk.open("/page", .read).read(at: 0, count: 200), as: UTF8.self)
+      let token = try #require(address.wholeMatch(of: /http:\/\/127\.0\.0\.1:\d+\/\?t=([0-9a-f]{32})\n/), "\(address)")
+        .1
+      machine.interrupt()
+      let ended = await screen
+      #expect(ended.code == .done && ended.out.hasPrefix("http://127.0.0.1:"))
+      #expect(!(ended.out + ended.err).contains(token) && !ended.out.contains("page"))
+    }
   }
 
   @Test func `counts a stream that was never begun no longer`() throws {

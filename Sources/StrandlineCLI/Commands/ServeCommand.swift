@@ -1,7 +1,8 @@
 // `serve`: runs a local server that speaks CloudKit Web Services, with faults for tests.
 //
 // Standard output is for the process that started it: the URL, then a line for each answer that a fault has dropped
-// (`dropped answer N`); before them, where no terminal is on standard error, the address of the page (`page URL`). If standard output cannot be written, the server stops.
+// (`dropped answer N`); before them, where no terminal is on standard error and no file is named for it, the address of the page
+// (`page URL`). If standard output cannot be written, the server stops.
 
 import Strandline
 import StrandlineCloudKit
@@ -19,10 +20,14 @@ extension Command {
       "journal cannot be written, it stops with exit code 74. The faults are for tests.",
       "It also prints the address of a page for a browser: databases, requests as they come, and switches for the faults.",
       "The address holds a token, so it is said on standard error in a terminal, else in a second line: 'page ADDRESS'.",
+      "Where both are kept as a log, name a file for it: --page-file.",
     ],
     options: [
       Option("--port", "PORT", "The port. Default: 0, which means any free port."),
       Option("--port-file", "FILE", "Write the port to this file when the server accepts requests."),
+      Option(
+        "--page-file", "FILE",
+        "Write the address of the page to this file, which only its owner can read, and print it nowhere."),
       Option(
         "--allow-host", "NAME",
         "A name under which clients reach the server, besides those of loopback; may be given several times.",
@@ -66,6 +71,7 @@ struct ServeCommand: Sendable {
   private let directory: String
   private let port: Int
   private let portFile: String?
+  private let pageFile: String?
   private let sessionFile: String?
   private let allowedHosts: [String]
   private let allowedOrigins: [String]
@@ -85,6 +91,7 @@ struct ServeCommand: Sendable {
     directory = arguments.operands[0]
     port = Int(try arguments.number("--port", in: UInt16.min...UInt16.max) ?? 0)
     portFile = arguments["--port-file"]
+    pageFile = arguments["--page-file"]
     sessionFile = arguments["--session"]
     allowedHosts = arguments.all("--allow-host")
     allowedOrigins = arguments.all("--allow-origin")
@@ -205,10 +212,13 @@ struct ServeCommand: Sendable {
     try console.onInterrupt { server.stop() }
     if let sessionFile { try write(server.cloud.signIn(), to: sessionFile, .createPrivate) }
     if let portFile { try write(String(server.port), to: portFile, .create) }
+    let page = access.address(at: server.url)
+    if let pageFile { try write(page, to: pageFile, .createPrivate) }
     try console.print(server.url)
     // Standard error may be kept as a log: the token is not for that.
-    let page = access.address(at: server.url)
-    if console.isErrorTerminal { console.say("a page of it: \(page)") } else { try console.print("page \(page)") }
+    if pageFile == nil {
+      if console.isErrorTerminal { console.say("a page of it: \(page)") } else { try console.print("page \(page)") }
+    }
     try console.flush()
     console.say("serving '\(directory)'; press Ctrl-C to stop")
   }
