@@ -319,6 +319,6 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}, {"name": "prefers-reduced-motion", "value": "reduce"}])
         self.listen(0.25)
 
-    def screenshot(self, path):
-        with open(path, "wb") as file:
-            file.write(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+    def screenshot(self):
+        """A picture of the window, as PNG."""
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ TURN = "abc\u202egnp.exe\u202c\u200f end"
 BIG = 9007199254740993
 WORDS = "low tide strand line kelp gull wrack shingle foam drift shell otter skerry ebb flood neap spring swell".split()
 checks = 0
+pictures = 0
 beyond = []
 work = tempfile.mkdtemp(prefix="page-proof-")
 processes = []
@@ -180,8 +182,10 @@ def is_text(browser, where, sample=EVIL[:20]):
 
 
 def shots(browser, name):
-    """Three widths in both themes: nothing wider than the window, and a picture to look at."""
+    """Three widths in both themes: nothing wider than the window, and a picture to look at, in which there is something."""
+    global pictures
     for width in (360, 1024, 1920):
+        taken = []
         for theme in ("light", "dark"):
             browser.look(width, 760 if width == 360 else 1000, theme)
             wide = browser.script("document.documentElement.scrollWidth - innerWidth")
@@ -194,8 +198,16 @@ def shots(browser, name):
             check(cut == [], f"buttons of {name} are out of sight at {width} pixels", cut)
             low = browser.script("[...document.querySelectorAll('.grid')].filter(g => g.checkVisibility() && g.clientHeight < 120).length")
             check(low == 0, f"the table of {name} has no room at {width} pixels")
+            picture = browser.screenshot()
+            # Width and height are where each PNG has them; one ground without a word is a small file.
+            size = struct.unpack("!II", picture[16:24])
+            check(size == (width, 760 if width == 360 else 1000) and len(picture) > 4_000, f"the picture of {name} is of the window and has something in it", size, len(picture))
+            taken.append(picture)
+            pictures += 1
             if SHOTS:
-                browser.screenshot(f"{SHOTS}/{name}-{width}-{theme}.png")
+                with open(f"{SHOTS}/{name}-{width}-{theme}.png", "wb") as file:
+                    file.write(picture)
+        check(taken[0] != taken[1], f"{name} is not the same in both themes at {width} pixels")
     contrast(browser, name)
     labelled(browser, name)
     quiet(browser, name)
@@ -1646,6 +1658,7 @@ def main():
                 part()
         check(not beyond, "measures are beyond their bounds", *beyond)
         if not wanted:
+            say(f"page: {pictures} pictures of three widths in both themes")
             say(f"page: nothing found in {checks} checks of both pages")
     finally:
         if browser:
