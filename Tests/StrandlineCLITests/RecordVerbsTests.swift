@@ -88,6 +88,28 @@ struct RecordVerbsTests {
     #expect(none.out == "" && !none.err.contains("misspelt") && !none.err.contains("no field"), "\(none.err)")
   }
 
+  @Test func `query and watch find a reference whatever its action`() async throws {
+    let machine = Machine()
+    func reference(_ name: String, _ action: String) -> String {
+      #"{"type":"REFERENCE","value":{"recordName":"\#(name)","action":"\#(action)"}}"#
+    }
+    for (name, action) in [("a", "NONE"), ("b", "DELETE_SELF"), ("c", "VALIDATE")] {
+      let fields = #"{"of":\#(reference("target", action))}"#
+      #expect(
+        await machine.run("put", "/A", #"{"recordType":"Item","recordName":"\#(name)","fields":\#(fields)}"#).code
+          == .done)
+    }
+    for isIndexed in [false, true] {
+      if isIndexed { #expect(await machine.run("index", "/A", "add", "Item", "of").code == .done) }
+      for action in ["NONE", "DELETE_SELF", "VALIDATE"] {
+        let condition = "of = " + reference("target", action)
+        #expect(await machine.run("query", "/A", "Item", "--where", condition, "--count").out == "3\n", "\(isIndexed)")
+      }
+      let other = await machine.run("query", "/A", "Item", "--where", "of = " + reference("other", "NONE"), "--count")
+      #expect(other.out == "0\n")
+    }
+  }
+
   @Test func `text in a record or a command line cannot control the terminal`() async throws {
     #expect(
       isTame("plain – ü\n") && !isTame("\u{1B}[2J") && !isTame("\u{9B}2J") && !isTame("\u{202E}") && !isTame("\r"))

@@ -47,7 +47,11 @@ struct IndexedValues {
     case 7: return .date(milliseconds: Int64(below(5)) - 2)
     case 8: return .bytes([[], [0], [0, 0], [0, 255], [255], [1], Array(repeating: 7, count: 300)][below(7)])
     case 9: return .list(.strings, (0..<below(4)).map { _ in .string(["a", "ab", "b", "a"][below(4)]) })
-    case 10: return .reference(Reference("r\(below(3))"))
+    case 10:
+      let references = (0..<1 + below(3)).map { _ in
+        FieldValue.reference(Reference("r\(below(3))", action: Reference.Action.allCases[below(3)]))
+      }
+      return below(2) == 0 ? references[0] : .list(.references, references)
     default: return .list(.int64s, (0..<below(4)).map { _ in .int64(Int64(below(3))) })
     }
   }

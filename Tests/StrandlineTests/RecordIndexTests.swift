@@ -258,6 +258,63 @@ private struct Life {
     #expect(try plan([equality]).index == nil)
   }
 
+  /// Three records point at `a`, and three at `b`, with an action each, and with lists of one.
+  private static func withReferences(declaring indexes: [RecordIndex]?) throws -> RecordStore {
+    let store = try openIndexed(SimulatedDisk(), seed: 1, declaring: indexes)
+    try store.writeBlocking { tx in
+      for (number, action) in Reference.Action.allCases.enumerated() {
+        for target in ["a", "b"] {
+          let reference = FieldValue.reference(Reference(target, action: action))
+          let fields = ["v": reference, "w": .list(.references, [reference, .reference(Reference("c"))])]
+          try tx.save(Record(type: "Note", id: RecordID("\(target)\(number)"), fields: fields))
+        }
+      }
+      // Of the same name in another zone, and none at all.
+      let foreign = FieldValue.reference(Reference("a", zone: ZoneID("Far")))
+      try tx.save(
+        Record(type: "Note", id: RecordID("foreign"), fields: ["v": foreign, "w": .list(.references, [foreign])]))
+      try tx.save(Record(type: "Note", id: RecordID("none")))
+    }
+    return store
+  }
+
+  @Test(arguments: [nil, [RecordIndex("Note", "v"), RecordIndex("Note", "w", ascending: false)]], [false, true])
+  func `find a reference whatever its action`(indexes: [RecordIndex]?, isFlushed: Bool) throws {
+    let store = try Self.withReferences(declaring: indexes)
+    if isFlushed { try store.index?.flush(always: true) }
+    func names(_ filter: RecordFilter) throws -> [String] {
+      let query = RecordQuery("Note", where: [filter], limit: 2)
+      #expect(
+        try (store.explain(query).index != nil) == (indexes != nil && !filter.comparator.rawValue.hasPrefix("NOT")))
+      var (names, cursor): ([String], QueryCursor?) = ([], nil)
+      repeat {
+        let page = try store.query(query, after: cursor)
+        names += page.records.map(\.id.name)
+        cursor = page.cursor
+      } while cursor != nil
+      #expect(try store.view().count(query) == names.count)
+      return names
+    }
+    let ofB = ["b0", "b1", "b2"]
+    for action in Reference.Action.allCases {
+      let b = FieldValue.reference(Reference("b", action: action))
+      let nowhere = FieldValue.reference(Reference("nowhere", action: action))
+      let c = FieldValue.reference(Reference("c", action: action))
+      #expect(try names(RecordFilter("v", .equals, b)) == ofB)
+      #expect(try names(RecordFilter("v", .isIn, anyOf: [nowhere, b])) == ofB)
+      #expect(try names(RecordFilter("w", .listContains, b)) == ofB)
+      #expect(try names(RecordFilter("w", .listContainsAny, anyOf: [b, nowhere])) == ofB)
+      #expect(try names(RecordFilter("w", .listContainsAll, anyOf: [b, c])) == ofB)
+      #expect(try names(RecordFilter("w", .listContainsAll, anyOf: [b, nowhere])) == [])
+      let others = ["a0", "a1", "a2", "foreign", "none"]
+      #expect(try names(RecordFilter("v", .notEquals, b)) == others)
+      #expect(try names(RecordFilter("v", .notIn, anyOf: [b])) == others)
+      #expect(try names(RecordFilter("w", .notListContains, b)) == others)
+      #expect(try names(RecordFilter("v", .equals, nowhere)) == [])
+    }
+    try store.closeBlocking()
+  }
+
   @Test func `are those that an app lists when it opens the store`() throws {
     let disk = SimulatedDisk()
     let first = try openIndexed(disk, seed: 1, declaring: [RecordIndex("Note", "v"), RecordIndex("Note", "w")])

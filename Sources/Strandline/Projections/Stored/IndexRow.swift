@@ -50,7 +50,7 @@ package struct StoredIndex: Hashable, Sendable {
     let zone = RowKey.zone(parent.zone).dropFirst()
     let values =
       [IndexValue.sorted(.string(parent.name))]
-      + Reference.Action.allCases.compactMap { IndexValue.equal(.reference(Reference(parent.name, action: $0))) }
+      + FieldValue.reference(Reference(parent.name)).sameValues.compactMap { IndexValue.equal($0) }
     return values.map { prefix + stored($0) + zone }
   }
 
@@ -86,6 +86,14 @@ extension Record {
   /// What an index on a field has of it: the field's value, or the parent.
   func indexed(_ field: String) -> FieldValue? {
     field == Version.parentField ? parent.map { .reference(Reference($0)) } : self[field]
+  }
+}
+
+extension FieldValue {
+  /// All values that a question for this one finds, each of which has rows of its own: of a reference one for each action.
+  var sameValues: [FieldValue] {
+    guard case .reference(let reference) = self else { return [self] }
+    return Reference.Action.allCases.map { .reference(Reference(reference.name, zone: reference.zone, action: $0)) }
   }
 }
 

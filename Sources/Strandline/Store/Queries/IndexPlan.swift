@@ -143,16 +143,17 @@ struct IndexPlan: Sendable {
   private static func points(_ filters: [RecordFilter]) -> [[UInt8]]? {
     var best: [[UInt8]]?
     for filter in filters {
-      let values: [[UInt8]?]
+      let values: [FieldValue]
       switch filter.comparator {
-      case .equals, .isIn: values = filter.values.map { IndexValue.equal($0) }
-      case .listContains, .listContainsAny: values = filter.values.map { IndexValue.item($0) }
+      case .equals, .isIn, .listContains, .listContainsAny: values = filter.values
       // A list that contains all of no values is any list.
-      case .listContainsAll where !filter.values.isEmpty: values = filter.values.prefix(1).map { IndexValue.item($0) }
+      case .listContainsAll where !filter.values.isEmpty: values = [filter.values[0]]
       default: continue
       }
-      let known = values.compactMap { $0 }
-      guard known.count == values.count, best.map({ known.count < $0.count }) ?? true else { continue }
+      let isOfLists = filter.comparator != .equals && filter.comparator != .isIn
+      let all = values.flatMap(\.sameValues)
+      let known = all.compactMap { isOfLists ? IndexValue.item($0) : IndexValue.equal($0) }
+      guard known.count == all.count, best.map({ known.count < $0.count }) ?? true else { continue }
       best = known
     }
     return best

@@ -36,8 +36,9 @@ public struct RecordQuery: Hashable, Sendable {
 
 /// A condition on one field.
 ///
-/// A field without a value, and a value of another type than the condition's, meet none but the negated conditions. An
-/// encrypted field cannot be asked for, as at the server.
+/// A field without a value, and a value of another type than the condition's, meet none but the negated conditions. A
+/// reference is the same as another one that points at the same record, whatever its action. An encrypted field cannot be
+/// asked for, as at the server.
 public struct RecordFilter: Hashable, Sendable {
   /// How a field's value is compared with the condition's; the raw values are the words of CloudKit Web Services.
   public enum Comparator: String, Hashable, Sendable, CaseIterable {
@@ -125,14 +126,14 @@ public struct RecordFilter: Hashable, Sendable {
   /// Whether a record's value of the field meets the condition.
   package func matches(_ value: FieldValue?) -> Bool {
     switch comparator {
-    case .equals: value == values.first
-    case .notEquals: value != values.first
+    case .equals: value.map(isAnyOf) ?? false
+    case .notEquals: !(value.map(isAnyOf) ?? false)
     case .lessThan: order(value).map { $0 < 0 } ?? false
     case .lessThanOrEquals: order(value).map { $0 <= 0 } ?? false
     case .greaterThan: order(value).map { $0 > 0 } ?? false
     case .greaterThanOrEquals: order(value).map { $0 >= 0 } ?? false
-    case .isIn: value.map { values.contains($0) } ?? false
-    case .notIn: value.map { !values.contains($0) } ?? true
+    case .isIn: value.map(isAnyOf) ?? false
+    case .notIn: !(value.map(isAnyOf) ?? false)
     case .beginsWith: begins(value)
     case .notBeginsWith: !begins(value)
     case .listContains, .listContainsAny: contains(value)
@@ -142,6 +143,16 @@ public struct RecordFilter: Hashable, Sendable {
     case .listMemberBeginsWith: memberBegins(value)
     case .notListMemberBeginsWith: !memberBegins(value)
     }
+  }
+
+  /// Whether it is one of the condition's values.
+  private func isAnyOf(_ value: FieldValue) -> Bool { values.contains { Self.isSame(value, $0) } }
+
+  /// Whether two values are the same. The action of a reference is an affair of the record that points, and no part of what it
+  /// points at.
+  private static func isSame(_ left: FieldValue, _ right: FieldValue) -> Bool {
+    guard case .reference(let left) = left, case .reference(let right) = right else { return left == right }
+    return left.pointsWhere(right)
   }
 
   private func order(_ value: FieldValue?) -> Int? {
@@ -156,12 +167,12 @@ public struct RecordFilter: Hashable, Sendable {
 
   private func contains(_ value: FieldValue?) -> Bool {
     guard case .list(_, let items)? = value else { return false }
-    return values.contains { items.contains($0) }
+    return items.contains(where: isAnyOf)
   }
 
   private func containsAll(_ value: FieldValue?) -> Bool {
     guard case .list(_, let items)? = value else { return false }
-    return values.allSatisfy { items.contains($0) }
+    return values.allSatisfy { value in items.contains { Self.isSame($0, value) } }
   }
 
   private func memberBegins(_ value: FieldValue?) -> Bool {

@@ -109,7 +109,7 @@ private struct StoredConstant {
     // Numbers with more digits are read as the next one that a Float has.
     case let number as Float: StoredConstant(nil, least: Double(number.nextDown), greatest: Double(number.nextUp))
     case let number as any FixedWidthInteger: Int64(exactly: number).map { StoredConstant(exact: .int64($0)) }
-    case let reference as any PointingProperty: StoredConstant(reference.pointers(in: zone))
+    case let reference as any PointingProperty: StoredConstant([reference.pointer(in: zone)])
     case let value as any RawRepresentable & Codable: raw(value).map { StoredConstant([$0]) }
     default: nil
     }
@@ -174,33 +174,26 @@ private struct StoredConstant {
 
 /// A property that points at a record.
 protocol PointingProperty {
-  /// What points at the same record, in a record of a zone, as it is stored.
-  func pointers(in zone: ZoneID) -> [FieldValue]
+  /// What points at the same record, in a record of a zone. A filter finds what is stored of it, whatever its action.
+  func pointer(in zone: ZoneID) -> FieldValue
   /// Whether it points at the same record as another.
   func pointsWhere(_ other: Self) -> Bool
 }
 
 extension TypedReference: PointingProperty {
-  func pointers(in zone: ZoneID) -> [FieldValue] {
-    Reference(id.recordName, zone: Target.zone == zone ? nil : Target.zone).withEachAction(in: zone)
+  func pointer(in zone: ZoneID) -> FieldValue {
+    FieldValue.reference(Reference(id.recordName, zone: Target.zone)).relative(to: zone)
   }
   func pointsWhere(_ other: Self) -> Bool { CloudName(id.recordName) == CloudName(other.id.recordName) }
 }
 
 extension Reference: PointingProperty {
-  func pointers(in zone: ZoneID) -> [FieldValue] { withEachAction(in: zone) }
+  func pointer(in zone: ZoneID) -> FieldValue { FieldValue.reference(self).relative(to: zone) }
   func pointsWhere(_ other: Self) -> Bool { CloudName(name) == CloudName(other.name) && zone == other.zone }
 }
 
 extension Parent: PointingProperty {
   /// A parent has no action, and lies in the zone of its children.
-  func pointers(in zone: ZoneID) -> [FieldValue] { [.reference(Reference(id.recordName))] }
+  func pointer(in zone: ZoneID) -> FieldValue { .reference(Reference(id.recordName)) }
   func pointsWhere(_ other: Self) -> Bool { self == other }
-}
-
-extension Reference {
-  /// What points at the same record, with each action.
-  fileprivate func withEachAction(in own: ZoneID) -> [FieldValue] {
-    Action.allCases.map { FieldValue.reference(Reference(name, zone: zone, action: $0)).relative(to: own) }
-  }
 }
