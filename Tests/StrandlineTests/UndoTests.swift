@@ -3,6 +3,7 @@
 
 import StrandlineLog
 import StrandlineSimulation
+import StrandlineSyncProofs
 import StrandlineSystem
 import StrandlineTestSupport
 import StrandlineTesting
@@ -173,12 +174,20 @@ struct UndoTests {
 
   @Test func `what compaction has removed cannot be taken back, and that is said`() async throws {
     let store = try open()
-    try await store.write { try $0.save(Shelf(id: "a", title: "old")) }
-    let receipt = try await store.write { try $0.update(Shelf.self, id: "a") { $0.title = "new" } }
+    func edit(_ names: [String]) async throws -> Receipt {
+      try await store.write { tx in for name in names { try tx.update(Shelf.self, id: name) { $0.title = "new" } } }
+    }
+    try await store.write { tx in for name in ["a", "b", "c"] { try tx.save(Shelf(id: name, title: "old")) } }
+    let (whole, receipt) = (try await edit(["b", "c"]), try await edit(["a"]))
     try await store.write { try $0.update(Shelf.self, id: "a") { $0.note = "later" } }
     try await store.compact(keeping: .latest)
+    let named = await #expect(throws: StrandlineError.self) { try await store.undo(whole) }
+    #expect(named?.code == .positionExpired)
+    #expect(named?.message.contains("changed 'Main/b', 'Main/c', and cannot") == true, "\(named?.message ?? "")")
+    // The event of an edit that a later one carries is gone, and with it the name.
     let error = await #expect(throws: StrandlineError.self) { try await store.undo(receipt) }
     #expect(error?.code == .positionExpired)
+    #expect(error?.message.contains("which records the transaction changed is not known") == true, "\(error as Any)")
     #expect(try store.fetch(Shelf.self, id: "a")?.title == "new")
     let other = try open()
     let foreign = await #expect(throws: StrandlineError.self) { try await other.undo(receipt) }
@@ -195,7 +204,107 @@ struct UndoTests {
     try await store.close()
   }
 
-  @Test func `random transactions are undone to what they were, each after the others or before them`() async throws {
+  @Test func `what another device has changed since stays, and both devices agree`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    func save(_ device: Device, _ fields: [String: FieldValue]) async throws -> Receipt {
+      try await device.open().write { tx in
+        var record = try tx.record(RecordID("r")) ?? Record(type: "Note", id: RecordID("r"))
+        for (field, value) in fields { record[field] = value }
+        try tx.save(record)
+      }
+    }
+    _ = try await save(a, ["title": "old", "note": "old", "place": "old"])
+    try await a.exchange()
+    try await b.exchange()
+    let receipt = try await save(a, ["title": "a's", "note": "a's"])
+    try await a.exchange()
+    try await b.exchange()
+    // The same field as the first device, and another one.
+    _ = try await save(b, ["title": "b's", "place": "b's"])
+    try await b.exchange()
+    try await a.exchange()
+    let undone = try await a.open().undo(receipt)
+    #expect(undone.kept == [.init(RecordID("r"), "title", .changedSince)])
+    try await a.exchange()
+    try await b.exchange()
+    for device in [a, b] {
+      let fields = try await device.open().record(RecordID("r"))?.fields
+      #expect(fields == ["title": "b's", "note": "old", "place": "b's"], "\(device.name)")
+    }
+    // What it put back is an edit like any: the redo is one too.
+    try await a.open().undo(undone.receipt)
+    try await a.exchange()
+    try await b.exchange()
+    for device in [a, b] {
+      let fields = try await device.open().record(RecordID("r"))?.fields
+      #expect(fields == ["title": "b's", "note": "a's", "place": "b's"], "\(device.name)")
+    }
+  }
+
+  /// What a test expects of an undo of edits: values by record and field, and the sums of counters.
+  private struct Model {
+    var values: [String: [String: String]] = [:]
+    var visits: [String: Int] = [:]
+  }
+
+  /// An edit of one record, and what its fields had before it and have after it.
+  private struct Edit {
+    var name: String
+    var before: [String: String]
+    var after: [String: String]
+    var added: Int
+    var receipt: Receipt
+  }
+
+  @Test func `random edits are taken back in any order, but for what was changed since`() async throws {
+    for seed in 1...UInt64(Campaign.isWhole ? 500 : 40) {
+      let random = SeededRandom(seed: seed)
+      func below(_ bound: Int) -> Int { Int(random.below(UInt64(bound))) }
+      let store = try open(seed: seed)
+      var (model, edits) = (Model(), [Edit]())
+      for name in ["a", "b"] {
+        try await store.write { try $0.create(Shelf(id: name, title: "new", note: "new")) }
+        (model.values[name], model.visits[name]) = (["title": "new", "note": "new"], 0)
+      }
+      for number in 0..<6 {
+        let (name, added, fields) = (["a", "b"][below(2)], below(3) * below(9), below(3))
+        let before = try #require(model.values[name])
+        var after = before
+        if fields != 1 { after["title"] = ["x", "y", "edit \(number)"][below(3)] }
+        if fields != 0 { after["note"] = ["x", "y", "edit \(number)"][below(3)] }
+        let (title, note) = (after["title"] ?? "", after["note"])
+        let receipt = try await store.update(Shelf.self, id: name) {
+          ($0.title, $0.note, $0.visits) = (title, note, $0.visits + added)
+        }.receipt
+        (model.values[name], model.visits[name]) = (after, (model.visits[name] ?? 0) + added)
+        edits.append(Edit(name: name, before: before, after: after, added: added, receipt: receipt))
+      }
+      while !edits.isEmpty {
+        let edit = edits.remove(at: below(edits.count))
+        var kept: [String] = []
+        for field in ["note", "title"] where edit.before[field] != edit.after[field] {
+          if model.values[edit.name]?[field] == edit.after[field] {
+            model.values[edit.name]?[field] = edit.before[field]
+          } else {
+            kept.append(field)
+          }
+        }
+        model.visits[edit.name, default: 0] -= edit.added
+        let undone = try await store.undo(edit.receipt)
+        #expect(
+          undone.kept.map(\.field) == kept && undone.kept.allSatisfy { $0.reason == .changedSince }, "seed \(seed)")
+        for (name, shelf) in try all(store) {
+          #expect(
+            ["title": shelf.title, "note": try #require(shelf.note)] == model.values[name], "seed \(seed), \(name)")
+          #expect(shelf.visits == model.visits[name], "seed \(seed), \(name)")
+        }
+      }
+      try await store.close()
+    }
+  }
+
+  @Test func `random transactions are undone to what they were, the last first`() async throws {
     for seed in 1...UInt64(Campaign.isWhole ? 2_000 : 60) {
       let random = SeededRandom(seed: seed)
       func below(_ bound: Int) -> Int { Int(random.below(UInt64(bound))) }

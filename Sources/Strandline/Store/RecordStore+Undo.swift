@@ -62,7 +62,7 @@ extension RecordStore {
   /// changed since.
   ///
   /// - Throws: `StrandlineError`: `.positionExpired` if a compaction has removed what the store held then
-  ///   (`StoreOptions.history`); `.misuse` for a receipt of another store; else as `view(asOf:)` and `write`. Nothing has
+  ///   (`StoreOptions.history`), with the names of the records that it has left; `.misuse` for a receipt of another store; else as `view(asOf:)` and `write`. Nothing has
   ///   changed then.
   /// - Complexity: O(bytes of the log since the transaction).
   @discardableResult
@@ -91,20 +91,44 @@ extension RecordStore {
     guard let lsns = receipt.lsns else { return ([:], [:]) }
     let end = LSN(lsns.lowerBound.rawValue - 1)
     let start = end == .zero ? LogPosition.start : LogPosition(tenure: projections.sync.tenure(of: end) ?? 0, lsn: end)
-    let old = try view(asOf: start)
-    let new = try view(asOf: receipt.position)
+    let ids = try changedRecords(lsns)
+    func records(_ position: LogPosition) throws -> [RecordID: Record] {
+      let found = try view(asOf: position).records(ids)
+      return Dictionary(found.map { ($0.id, $0) }) { first, _ in first }
+    }
+    do { return (try records(start), try records(receipt.position)) } catch let error as StrandlineError
+      where error.code == .positionExpired
+    {
+      throw error.naming(ids, of: lsns)
+    }
+  }
+
+  /// The records that a transaction has changed, in order, as far as its events are in the log.
+  private func changedRecords(_ lsns: ClosedRange<LSN>) throws -> [RecordID] {
     var ids: Set<RecordID> = []
-    try source.scan(after: end, upTo: lsns.upperBound) { found in
+    try source.scan(after: LSN(lsns.lowerBound.rawValue - 1), upTo: lsns.upperBound) { found in
       if EventCodec.kind(ofBody: found.body)?.isOfOneRecord == true, let id = try found.decoded().recordID {
         ids.insert(id)
       }
       return true
     }
-    func records(_ view: StoreView) throws -> [RecordID: Record] {
-      let found = try view.records(ids.sorted())
-      return Dictionary(found.map { ($0.id, $0) }) { first, _ in first }
-    }
-    return (try records(old), try records(new))
+    return ids.sorted()
+  }
+}
+
+extension StrandlineError {
+  private static let namesMax = 10
+
+  /// The error, with the records of which compaction has removed what a transaction changed.
+  fileprivate func naming(_ ids: [RecordID], of lsns: ClosedRange<LSN>) -> StrandlineError {
+    var error = self
+    let names = ids.prefix(Self.namesMax).map { "'\($0)'" }.joined(separator: ", ")
+    let more = ids.count > Self.namesMax ? " and \(ids.count - Self.namesMax) others" : ""
+    error.message +=
+      ids.isEmpty
+      ? "; which records the transaction changed is not known any more either"
+      : "; the transaction of events \(lsns) changed \(names)\(more), and cannot be taken back"
+    return error
   }
 }
 
