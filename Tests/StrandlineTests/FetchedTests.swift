@@ -2,6 +2,7 @@
 // new device whose requests fail, whose process ends, or whose zone is gone.
 
 import Strandline
+import StrandlineCloudKit
 import StrandlineSimulation
 import StrandlineSyncProofs
 import StrandlineSystem
@@ -110,6 +111,63 @@ import Testing
     try await store.engine.fetched()
     #expect(store.recordCount == 7)
     try await new.close()
+  }
+
+  @Test func `throws the loss of a zone that is deleted before all of it is here`() async throws {
+    let (_, new, cloud) = try await devices()
+    cloud.refuse { script in
+      script.beforePage = { [web = cloud.web] number in if number == 2 { try await web.deleteZone(.main) } }
+    }
+    let store = try await new.open()
+    let engine = try store.engine
+    #expect(await Self.failure { try await engine.fetched() } == .zoneLost)
+    // As the log has it: also where the next call finds nothing new at the server, and after a relaunch.
+    #expect(await Self.failure { try await engine.fetched() } == .zoneLost)
+    try await new.close()
+    let again = try await new.openRefusing()
+    #expect(await Self.failure { try await new.open().engine.fetched() } == .zoneLost)
+    #expect(again.requestCount == 0)
+  }
+
+  @Test func `of an engine that is not automatic is one cycle, and ends with its error`() async throws {
+    let (_, new, cloud) = try await devices()
+    cloud.refuse {
+      $0.beforePage = { number in if number >= 2 { throw CloudError(.zoneBusy, reason: "later, please") } }
+    }
+    var failed: StrandlineError?
+    do { try await new.open().engine.fetched() } catch { failed = error as? StrandlineError }
+    #expect(failed?.code == .throttled && failed?.message.contains("later, please") == true, "\(failed as Any)")
+    #expect(try await new.open().recordCount == 2)
+    cloud.refuse { $0.beforePage = nil }
+    try await new.open().engine.fetched()
+    #expect(try await new.open().recordCount == 7)
+  }
+
+  @Test @MainActor func `has its progress beside it`() async throws {
+    let (_, new, cloud) = try await devices()
+    let store = try await new.open()
+    let live = try store.engine.liveStatus()
+    let (reached, go) = (AsyncStream<Void>.makeStream(), AsyncStream<Void>.makeStream())
+    cloud.refuse { script in
+      script.beforePage = { number in
+        guard number == 3 else { return }
+        reached.continuation.finish()
+        for await _ in go.stream {}
+      }
+    }
+    let ended = Mutex(false)
+    let waiting = Task { [engine = try store.engine] in
+      defer { ended.withLock { $0 = true } }
+      try await engine.fetched()
+    }
+    for await _ in reached.stream {}
+    // The third page is asked for, and a part of the records is here.
+    for _ in 0..<100_000 where (live.value?.download.records ?? 0) == 0 { await Task.yield() }
+    #expect((1...4).contains(live.value?.download.records ?? 0) && live.value?.download.zonesLeft == 1)
+    #expect(!ended.withLock { $0 })
+    go.continuation.finish()
+    try await waiting.value
+    #expect(try store.engine.status.download.records == 7 && store.engine.status.download.zonesLeft == 0)
   }
 
   @Test func `ends with its task`() async throws {

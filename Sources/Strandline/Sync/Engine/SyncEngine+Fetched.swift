@@ -52,7 +52,10 @@ extension SyncEngine {
       let sync = state.sync
       guard sync.databaseTokens[scope] != nil else { return false }
       for (zone, known) in sync.zones where zone.scope == scope && synced.takes(zone, sync) {
-        if known.isLost, !known.isErased, known.token == nil { throw StrandlineError.loss(of: zone, known) }
+        if known.isLost, !known.isErased, known.token == nil || known.isFirstFetch {
+          // Lost between two pages, too: what is here is a part.
+          throw StrandlineError.loss(of: zone, known)
+        }
         guard !known.isLost, !known.hasGhosts else { continue }
         if sync.listed[zone] != nil || (known.isFirstFetch && (known.isFullFetch || known.isDirty)) { return false }
       }
