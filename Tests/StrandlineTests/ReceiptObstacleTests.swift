@@ -128,6 +128,47 @@ private func obstacles(_ receipt: Receipt) throws -> [String] {
     #expect(await last.value == nil)
   }
 
+  @Test func `a wait with a limit ends where one without would last: nobody syncs, offline, over quota`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    func late(_ receipt: Receipt) async -> String {
+      do { try await receipt.uploaded(within: .seconds(5)) } catch {
+        #expect((error as? StrandlineError)?.code == .notUploaded)
+        return (error as? StrandlineError)?.message ?? ""
+      }
+      return ""
+    }
+    let receipt = try await a.save("n")
+    let begun = a.clock.wallMilliseconds()
+    let idle = await late(receipt)
+    #expect(idle.contains("after 5.0 seconds") && idle.contains("call 'sync()'"), "\(idle)")
+    #expect(a.clock.wallMilliseconds() - begun == 5_000)
+    cloud.refuse { $0.refusal = { _, _ in CloudError(.networkError, reason: "no network") } }
+    #expect(try await a.run()?.code == .unreachable)
+    let offline = await late(receipt)
+    #expect(offline.contains("no network"), "\(offline)")
+    cloud.refuse {
+      $0.refusal = { request, _ in request == .modify ? CloudError(.quotaExceeded, reason: "full") : nil }
+    }
+    a.clock.advance(milliseconds: 3_600_000)
+    _ = try await a.run()
+    let full = await late(receipt)
+    #expect(full.contains("'Main/n' is not sent: held: QUOTA_EXCEEDED"), "\(full)")
+    // Nobody waits any more, and the change stays pending.
+    #expect(try await a.open().settledWaiters.count == 0)
+    #expect(try receipt.pendingChanges().map(\.id.name) == ["n"])
+    cloud.refuse { $0.refusal = nil }
+    a.clock.advance(milliseconds: 24 * 3_600_000)
+    #expect(try await a.run() == nil)
+    // At once, also without any time.
+    try await receipt.uploaded(within: .zero)
+    // What only a person ends is thrown as without a limit.
+    cloud.refuse { $0.items["bad"] = [wrong] }
+    let bad = try await a.save("bad")
+    _ = try await a.run()
+    #expect(await late(bad).contains("'Main/bad' is held"))
+  }
+
   @Test func `decision 45: one record of a set that is held ends the wait for the others`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing(atomicZones: [.main])

@@ -26,7 +26,8 @@ public struct Receipt: Sendable {
   ///
   /// A change that the server refused for now, and that is tried again by itself, is waited for. A wait that only a person
   /// ends is not: this throws what stands in the way, and can be called again. `pendingChanges()` says what is waited for. An
-  /// engine that does not run by itself is waited for until the app calls `sync()`, and a suspended one until it is resumed.
+  /// engine that does not run by itself is waited for until the app calls `sync()`, and a suspended one until it is resumed:
+  /// `uploaded(within:)` waits for no longer than you say.
   ///
   /// - Throws: `StrandlineError.notUploaded` if a change is held until the app edits, releases or discards it, or waits for
   ///   one that is, and if it was rejected, given up, lost in a conflict as a whole, or ended with a deletion at the server; the
@@ -40,6 +41,20 @@ public struct Receipt: Sendable {
     guard let lsns else { return }
     try await CallSite.unnamed.run("waiting for an upload") {
       try await store.waitUntilSettled(lsns)
+      try store.checkUploaded(lsns)
+    }
+  }
+
+  /// As `uploaded()`, but waits for no longer than `limit`: offline, over quota, and where nobody calls `sync()` of an engine that does
+  /// not run by itself, `uploaded()` waits for as long as that lasts.
+  ///
+  /// - Throws: as `uploaded()`; `StrandlineError.notUploaded` also if the server does not have all of it in time. The message says
+  ///   what is known of the reason. The change stays pending, and this can be called again.
+  /// - Complexity: as `uploaded()`.
+  public func uploaded(within limit: Duration) async throws {
+    guard let lsns else { return }
+    try await CallSite.unnamed.run("waiting for an upload") {
+      try await store.waitUntilSettled(lsns, within: limit)
       try store.checkUploaded(lsns)
     }
   }
@@ -260,5 +275,29 @@ extension RecordStore {
     try await settledWaiters.wait(open, in: self)
     // The event that settled the mutation may not be durable yet, and only durable events can be read.
     if case .writer(let log) = source { try await log.waitUntilDurable(projections.appliedLSN.rawValue) }
+  }
+
+  /// The same for a time.
+  fileprivate func waitUntilSettled(_ lsns: ClosedRange<LSN>, within limit: Duration) async throws {
+    let milliseconds = Int64(max(0, min(limit / .milliseconds(1), 1e15)).rounded(.up))
+    let isSettled = try await withThrowingTaskGroup(of: Bool.self) { group in
+      group.addTask {
+        try await self.waitUntilSettled(lsns)
+        return true
+      }
+      group.addTask {
+        try await self.environment.clock.sleep(milliseconds: milliseconds)
+        return false
+      }
+      defer { group.cancelAll() }
+      return try await group.next() ?? true
+    }
+    if isSettled { return }
+    var open = try openMutations(of: lsns)
+    // Both may have come at once.
+    if try open.isSettled(in: projections) { return try await waitUntilSettled(lsns) }
+    throw StrandlineError(
+      .notUploaded,
+      "the server does not have events \(lsns) after \(limit), and they stay pending: \(try whatDelays(open))")
   }
 }

@@ -31,6 +31,18 @@ extension RecordStore {
     }
   }
 
+  /// What is known of why some mutations are not sent yet, in words.
+  func whatDelays(_ open: OpenMutations) throws -> String {
+    let waiting = try pendingChanges(of: open).first { $0.obstacle != nil }
+    if let waiting, let obstacle = waiting.obstacle { return "'\(waiting.id)' is not sent: \(obstacle)" }
+    guard let engine = driver.withLock({ $0 }) as? SyncEngine else { return "the store has no sync engine" }
+    if engine.watch.isSuspended { return "the store is suspended" }
+    if let error = engine.lastError { return "the last sync failed: \(error.message)" }
+    return engine.isAutomatic
+      ? "the engine sends them by itself, and no answer has come yet"
+      : "the engine does not sync by itself ('SyncConfiguration.isAutomatic' is false); call 'sync()'"
+  }
+
   /// Why one of some mutations is not sent before a person acts; nil if all may be sent.
   func obstacle(to open: OpenMutations) throws -> StrandlineError? {
     guard keepsBack else { return nil }
