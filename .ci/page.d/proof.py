@@ -288,7 +288,7 @@ def store_views(browser, store):
     to(browser, "sync")
     text = browser.script("document.body.innerText")
     cards = {
-        "Held": ["BAD_REQUEST", "3 records", "wrong2", "waits for a person", "tried 1 time"], "Pending": ["set aside", "is sent with the next sync", "note-0000011", "wrong2"],
+        "Held": ["BAD_REQUEST", "3 records", "wrong2", "waits for a person", "tried 1 time"], "Unsent": ["set aside", "is sent with the next sync", "note-0000011", "wrong2"],
         "Zones": ["Main", "in step"], "Requests of the last cycles": ["upload", "fetch", "up to a new change token", "held"],
     }
     for card, parts in cards.items():
@@ -552,7 +552,7 @@ def a_sync(browser):
     browser.wait(f"{state}.includes('No app has the store open, so no sync runs')", what="no sync runs")
     syncing = subprocess.Popen([STRANDLINE, "sync", "--url", server.base, "--container", "iCloud.example", store], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     processes.append(syncing)
-    browser.wait(f"/A sync is under way, and (sends|waits for an answer): [0-9,]+ changes sent, [0-9,]+ answered;.* [0-9,]+ changes? still owed/.test({state})", 60, what="a sync is under way")
+    browser.wait(f"/A sync is under way, and (sends|waits for an answer): [0-9,]+ changes sent, [0-9,]+ answered;.* [0-9,]+ changes? still unsent/.test({state})", 60, what="a sync is under way")
     check(browser.script("document.querySelector('[aria-label=State] progress')?.max") == 800, "its progress has a measure", browser.script(state))
     shots(browser, "syncing")
     check(syncing.wait(120) == 0, "the sync ends")
@@ -794,11 +794,11 @@ def many_held(browser):
     browser.wait(f"{card}.innerText.includes('page 3 of 3')")
     command("held", store, "discard", *wrong[200:])
     browser.wait(f"{card}.innerText.includes('page 1 of 2') && {names}[0] === 'wrong 000'", what="of a page that is gone the first one")
-    pending = "document.querySelector('[aria-label=Pending]')"
+    pending = "document.querySelector('[aria-label=Unsent]')"
     browser.wait(f"{pending}.innerText.includes('the oldest 500 of 800')", what="the list of pending says what it leaves out")
     check("200 of these 500" in browser.script(f"{pending}.innerText") and "300 of these 500" in browser.script(f"{pending}.innerText"), "and that its numbers are of those")
     click(browser, "Count all of them", pending)
-    table = "[...document.querySelectorAll('[aria-label=\"All that is pending\"] tbody tr')].map(r => r.innerText.split('\\t'))"
+    table = "[...document.querySelectorAll('[aria-label=\"All that is unsent\"] tbody tr')].map(r => r.innerText.split('\\t'))"
     browser.wait(f"({table}).length === 2", what="all are counted by obstacle")
     said = [json.loads(line) for line in command("pending", "--count", "--json", store).stdout.splitlines()]
     check([row[1] for row in browser.script(table)] == [f"{one['count']:,}" for one in said] == ["600", "200"], "as the command counts them", browser.script(table), said)

@@ -107,7 +107,10 @@ struct NetworkVerbsTests {
     #expect(screen.err.contains("strandline held /A release NAME"))
     let listed = await b.run("held", "/A")
     #expect(listed.code == .done && listed.out.hasPrefix("Main/b: BAD_REQUEST, "), "\(listed)")
-    let suffix = "(refused 1 time since it was changed or released last; until it is edited, released or discarded)\n"
+    // The same values would be refused again, so that a release helps nothing.
+    let suffix =
+      "(refused 1 time since it was changed or released last; until it is saved with what the server takes (by the app, "
+      + "or strandline put), or discarded)\n"
     #expect(listed.out.hasSuffix(suffix), "\(listed)")
     try JSONPage.check(await b.run("held", "--json", "/A").out, of: "held")
     #expect(await b.run("status", "/A").out.contains("strandline held /A"))

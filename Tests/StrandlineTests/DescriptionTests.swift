@@ -110,7 +110,7 @@ struct `A public value` {
     #expect("\(changes.changes[0])" == "saved Main/n at event 2, local")
     #expect("\(try store.history(of: RecordID("n")))" == "1 change")
     #expect("\(try store.engine)" == "sync of store at '/s' with iCloud.simulated development private")
-    #expect("\(try store.status())" == "3 records, 3 unsettled, durable up to 4")
+    #expect("\(try store.status())" == "3 records, 3 unsent, durable up to 4")
     #expect("\(try store.status().zones[0])" == "Main: 3 records")
     let report = try await store.sync()
     #expect("\(report)" == "4 requests, 3 uploaded")

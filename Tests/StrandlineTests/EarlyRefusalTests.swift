@@ -150,6 +150,18 @@ struct EarlyRefusalTests {
     #expect(small.contains("record names of UUIDs are in capital letters: '\(name)'"), "\(small)")
   }
 
+  @Test func `a save of a deleted name says which call makes it again`() throws {
+    let store = try RecordStore.openBlocking(at: "/s", environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    let record = Record(type: "Note", id: RecordID("n"))
+    try store.writeBlocking { try $0.save(record) }
+    try store.writeBlocking { try $0.delete(RecordID("n")) }
+    let error = #expect(throws: StrandlineError.self) { try store.writeBlocking { try $0.save(record) } }
+    #expect(error?.code == .recordWasDeleted)
+    #expect(error?.message.contains("call tx.create(value) to make it again") == true, "\(error?.message ?? "")")
+    try store.writeBlocking { try $0.create(record) }
+    try store.closeBlocking()
+  }
+
   @Test func `a date that is not finite is refused`() throws {
     for seconds in [Double.nan, .infinity, -.infinity, 1e300] {
       let error = try refusal("Note", ["due": .date(Date(timeIntervalSince1970: seconds))])

@@ -58,7 +58,7 @@ extension StoreStatus: CustomStringConvertible {
   /// Counts, and the newest durable event.
   public var description: String {
     let parts = [
-      String.count(records, "record"), "\(unsettled) unsettled", held.isEmpty ? nil : "\(held.count) held",
+      String.count(records, "record"), "\(unsettled) unsent", held.isEmpty ? nil : "\(held.count) held",
       waitMilliseconds.map { "waiting \($0) ms" }, "durable up to \(durableLSN)",
       damage.isEmpty ? nil : String.count(damage.count, "damaged place"),
     ]

@@ -69,7 +69,7 @@ public struct WriteTransaction: ~Copyable {
     StrandlineError(
       .recordWasDeleted,
       "record '\(id)' was deleted \(deletion.isLocal ? "here" : "at the server") (event \(deletion.lsn)); "
-        + "a save does not bring it back: create it to begin a new life under this name")
+        + "a save does not bring it back; call tx.create(value) to make it again")
   }
 
   /// How a record was deleted of which no life is left, as this transaction sees it; nil if one is.

@@ -166,7 +166,10 @@ extension HeldRecord {
         : retryMilliseconds.map {
           $0 > 0 ? "tried again in \(Words.duration(milliseconds: $0))" : "tried again with the next sync"
         }
-          ?? "until it is edited, released or discarded"
+          ?? (code == .badRequest
+            // The server refuses the same values each time.
+            ? "until it is saved with what the server takes (by the app, or strandline put), or discarded"
+            : "until it is edited, released or discarded")
     return "\(printable(id.description)): \(printable(code.rawValue)), \(printable(reason)) "
       + "(refused \(Words.plural(attempts, "time")) since it was changed or released last; \(next))"
   }

@@ -47,7 +47,9 @@ extension Command {
       let bytes = Words.bytes(UInt64(max(0, status.contents.bytes)))
       rows.append(("contents", "\(status.contents.count) of assets, \(bytes)\(staged)"))
     }
-    if status.openBlocks > 0 { rows.append(("blocked", Words.plural(status.openBlocks, "record") + " to look up")) }
+    if status.openBlocks > 0 {
+      rows.append(("to check", Words.plural(status.openBlocks, "record") + " to look up at the server"))
+    }
     if let wait = status.waitMilliseconds {
       rows.append(("waiting", "\(Words.duration(milliseconds: wait)): \(printable(status.waitReason ?? ""))"))
     }

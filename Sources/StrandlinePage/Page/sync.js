@@ -1,4 +1,4 @@
-// The view of sync: the states of the store and its zones, held and pending records, and the last requests.
+// The view of sync: the states of the store and its zones, held and unsent records, and the last requests.
 
 import {
   address, button, calmly, change, confirm, count, dim, div, duration, el, failed, hint, into, link, made, named, plainTable, plural, put, renew,
@@ -11,6 +11,7 @@ const obstacles = {
   held: "set aside", target: "waits for its target", referrer: "waits for what refers to it", together: "waits for its companion",
   zone: "its zone is not synced", halted: "the server refuses all like it", null: "is sent with the next sync",
 };
+const repeated = "The server refuses the same values each time: save others first, in the app or with put";
 const requestKinds = "sent,settled,refused,held,pace,tokenAdvanced,conflicted,blocked,zoneChanged";
 
 export class Sync {
@@ -85,10 +86,10 @@ export class Sync {
     const works = news.at(-1)?.kind === "tokenAdvanced" ? "fetches" : "sends";
     const phase = state.waitMilliseconds ? "waits as the server asked" : isAwaited ? "waits for an answer" : works;
     const parts = [sent && `${plural(sent, "change")} sent, ${count(answered)} answered`,
-      fetched && `${plural(fetched, "page")} of changes fetched`, `${plural(state.unsettled, "change")} still owed`];
+      fetched && `${plural(fetched, "page")} of changes fetched`, `${plural(state.unsettled, "change")} still unsent`];
     const value = Math.max(0, (this.owed ?? 0) - state.unsettled);
     return [`A sync is under way, and ${phase}: ` + parts.filter(Boolean).join("; "),
-      this.owed > 0 && el("progress", { max: this.owed, value, "aria-label": "Sent of what was owed" })];
+      this.owed > 0 && el("progress", { max: this.owed, value, "aria-label": "Sent of what was unsent" })];
   }
 
   tick() {
@@ -109,7 +110,7 @@ export class Sync {
     const facts = {
       phase, unsettled: count(state.unsettled), oldest: oldest === null ? "–" : duration(oldest), records: count(state.records),
       heldCount: span(this.heldCount && "bad", count(this.heldCount)), deleted: count(state.deleted), newest: count(state.durableLSN),
-      settled: count(state.checkpoint), blocked: count(state.openBlocks), reason: text(state.waitReason ?? ""),
+      blocked: count(state.openBlocks), reason: text(state.waitReason ?? ""),
       account: container ? [text(container), span("kind", " ", text(environment), ", ", scopes.join(" and "))] : "none",
       damage: state.damage.map((one) => trouble(text(`${one.file}, byte ${count(one.offset)}: ${one.message}`), link("#space", "where it is"))),
     };
@@ -133,10 +134,10 @@ export class Sync {
       link(address("records", { zone: zone.zoneName }), text(zone.zoneName)), count(zone.records), state(zone),
       this.acts([zone.lostReason && ["Resume", "resume"], ...verbs], (title, verb) => this.changeZone(zone, title, verb))]));
   }
-  /** Buttons for verbs, each with its title and its class. */
+  /** Buttons for verbs, each with its name, its class, and what to know before. */
   acts(verbs, act) {
     const offered = session.changeRefusal ? [] : verbs.filter(Boolean);
-    return el("td", { class: "acts" }, offered.map(([title, verb, kind]) => button(title, () => act(title, verb), { class: kind })));
+    return el("td", { class: "acts" }, offered.map(([name, verb, kind, title]) => button(name, () => act(name, verb), { class: kind, title })));
   }
 
   changeZone(zone, title, verb) {
@@ -190,11 +191,12 @@ export class Sync {
       this.read(true);
     }, { "aria-label": `${title} page of ${words(cause.code)}` });
     const tries = (one) => div("kind", "tried ", plural(one.attempts, "time"), one.requestUUID && [", request ", text(one.requestUUID)]);
+    const verbs = (one) => one.direction !== "upload" ? []
+      : [["Release", "release", "", one.code === "BAD_REQUEST" && repeated], ["Discard", "discard", "danger"]];
     const rows = lines.map((one) => [
       this.record(one), [text(one.reason), tries(one)],
       one.retryMilliseconds === null ? "waits for a person" : "in " + duration(one.retryMilliseconds),
-      this.acts(one.direction === "upload" ? [["Release", "release"], ["Discard", "discard", "danger"]] : [],
-        (title, verb) => this.changeHeld(one, title, verb))]);
+      this.acts(verbs(one), (title, verb) => this.changeHeld(one, title, verb))]);
     return el("details", { "data-key": "held" + page + cause.code, open: isOpen || this.places.has(cause.code) },
       el("summary", {}, span("tag bad", text(cause.code)), " ", plural(cause.count, "record")),
       (page > 1 || cursor) && div("row", dim(`page ${count(page)} of ${count(pages)}`),
@@ -209,10 +211,10 @@ export class Sync {
     const isCut = total > pending.length, of = isCut ? ` of these ${length}` : "";
     this.parts.cut.hidden = !isCut;
     show(this.parts.cutWords, `Below are the oldest ${length} of ${count(total)}.`);
-    renew(this.parts.pending, pending.length ? null : hint("Nothing is owed to the server."),
+    renew(this.parts.pending, pending.length ? null : hint("Nothing is unsent."),
       [...groups].map(([cause, list]) => el("details", { "data-key": "pending" + cause, open: groups.size < 3 },
         el("summary", {}, obstacles[cause] ?? cause, " ", span("badge", count(list.length) + of)),
-        div("list", plainTable("Pending: " + obstacles[cause], ["record", "change", "#age", "#event", ""],
+        div("list", plainTable("Unsent: " + obstacles[cause], ["record", "change", "#age", "#event", ""],
           list.slice(0, 100).map((one) => this.pendingRow(one)))),
         list.length > 100 && hint("and ", plural(list.length - 100, "other")))));
   }
@@ -228,7 +230,7 @@ export class Sync {
     into(this.parts.counts, async () => {
       const at = this.known.durableLSN, { lines, command } = await run("pending", ["--count"]);
       const rows = lines.map((one) => [obstacles[one.waitsFor], count(one.count)]);
-      return [plainTable("All that is pending", ["of all that is pending", "#records"], rows),
+      return [plainTable("All that is unsent", ["of all that is unsent", "#records"], rows),
         hint(`Counted when event ${count(at)} was the newest.`), says(command)];
     }, "Counting …");
   }

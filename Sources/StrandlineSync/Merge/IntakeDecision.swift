@@ -676,7 +676,7 @@ package struct DeletionSituation {
         .block(
           Blocked(
             id: id, subject: .deletion, births: births, consequence: .lookup,
-            words: "a deletion that may be older than the life it would end"))
+            words: "a deletion that may be older than the record that is here"))
       ])
       decision.counts.blocked = 1
       return decision
