@@ -43,6 +43,12 @@ func received(_ notification: [AnyHashable: Any], for store: RecordStore) -> Boo
       CloudAddress(container: "iCloud.app", environment: .development), apiToken: "", baseURL: "http://127.0.0.1:1",
       making: { InProcessTransport(server) })
     cloud.isAutomatic = false
+    #if !canImport(Darwin)
+      // A server of one's own, whose certificate the system does not know.
+      let own = SyncConfiguration.cloudKitWeb(
+        "iCloud.app", environment: .development, baseURL: "https://127.0.0.1:1", authorities: "/etc/ssl/own.pem")
+      #expect(own.isAutomatic)
+    #endif
     let accounts = try await openAccounts(at: folder("accounts"), syncing: cloud)
     let account = try #require(accounts.account)
     #expect(account.user == CloudServer.defaultUser)

@@ -374,6 +374,60 @@ struct TypedQueryTests {
     try store.closeBlocking()
   }
 
+  @Test(arguments: [false, true])
+  func `a view answers every question as of its moment`(isIndexed: Bool) throws {
+    let store = try openPages(indexes: isIndexed ? [RecordIndex("Page", "small")] : [])
+    try store.writeBlocking { tx in for page in pages(40, seed: 14) { try tx.save(page) } }
+    try store.index?.flush()
+    let view = try store.view()
+    let found = try view.fetch(Page.self, where: #Predicate { $0.small == 200 }, sortedBy: .descending(\.title)).map(
+      \.id)
+    #expect(found.count > 2)
+    try store.writeBlocking { tx in
+      for page in try tx.fetch(Page.self, where: #Predicate { $0.small == 200 }) { try tx.delete(page) }
+    }
+    #expect(try view.count(Page.self, where: #Predicate { $0.small == 200 }) == found.count)
+    #expect(
+      try view.first(Page.self, where: #Predicate { $0.small == 200 }, sortedBy: .descending(\.title))?.id
+        == found.first)
+    #expect(try view.exists(Page.self, where: #Predicate { $0.small == 200 }))
+    #expect(try !view.exists(Page.self, where: #Predicate { $0.small == 77 }))
+    #expect(try view.first(Page.self, where: #Predicate { $0.small == 77 }) == nil)
+    #expect(try view.explain(Page.self, where: #Predicate { $0.small == 200 }).usesCondition == isIndexed)
+    #expect(try !store.exists(Page.self, where: #Predicate { $0.small == 200 }))
+    #expect(try store.first(Page.self, where: #Predicate { $0.small == 200 }) == nil)
+    try store.closeBlocking()
+  }
+
+  @Test func `a store edits all that it finds in one transaction, or none`() async throws {
+    let store = try openPages()
+    let pages = pages(40, seed: 15)
+    try await store.write { tx in for page in pages { try tx.save(page) } }
+    let before = try store.fetch(Page.self).map { $0 }
+    let wanted = before.filter { $0.isDone && $0.stars < 3 }.map(\.id)
+    let done = try await store.update(
+      Page.self, where: #Predicate { $0.isDone }, .where(\.stars, .less, 3)
+    ) { $0.title = "edited" }
+    #expect(done.count == wanted.count && done.count > 2)
+    let edited = try store.fetch(Page.self, where: #Predicate { $0.title == "edited" })
+    #expect(edited.map(\.id) == wanted)
+    #expect(try await store.undo(done.receipt).kept.isEmpty)
+    #expect(try store.fetch(Page.self).map { $0 } == before)
+    struct Refusal: Error {}
+    var count = 0
+    await #expect(throws: Refusal.self) {
+      try await store.update(Page.self, where: #Predicate { $0.isDone }) { page in
+        count += 1
+        if count == 3 { throw Refusal() }
+        page.title = "lost"
+      }
+    }
+    #expect(try store.fetch(Page.self).map { $0 } == before)
+    let none = try await store.update(Page.self, where: #Predicate { $0.stars == 77 }) { $0.title = "" }
+    #expect(none.count == 0 && none.receipt.lsns == nil)
+    try await store.close()
+  }
+
   @Test func `an observation hands out the values whenever they change`() async throws {
     let store = try openPages()
     let page = pages(1, seed: 13)[0]

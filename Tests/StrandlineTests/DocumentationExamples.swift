@@ -220,6 +220,28 @@ func addUntitled(to store: RecordStore) async throws -> Bool {
   }.value
 }
 
+func firstTitle(after title: String, in store: RecordStore) throws -> String? {
+  try store.first(Note.self, where: .where(\.title, .greater, title), sortedBy: .ascending(\.title))?.title
+}
+
+func titlesAsPeopleSortThem(with word: String, in store: RecordStore) throws -> [String] {
+  let titles = try store.fetch(Note.self).map(\.title).filter { $0.localizedStandardContains(word) }
+  return titles.sorted { $0.localizedStandardCompare($1) == .orderedAscending }
+}
+
+func renameAll(_ old: String, to new: String, in store: RecordStore) async throws -> Int {
+  try await store.update(Note.self, where: #Predicate { $0.title == old }) { $0.title = new }.count
+}
+
+@MainActor final class NoteScreen {
+  private let note: Live<Note?>
+
+  init(_ id: Note.ID, _ store: RecordStore) { note = store.live(Note.self, id: id) }
+
+  /// Nil while the note does not live.
+  var title: String? { note.value??.title }
+}
+
 func showBookmarks(_ names: [String], in store: RecordStore) throws -> [String] {
   let notes = try store.fetch(Note.self, ids: names)
   for record in notes.unreadable { print(record.error) }  // of a newer version of the app, say
@@ -421,10 +443,10 @@ func upload(_ note: Note, from store: RecordStore) async throws -> MutationOutco
 
 func confirmUpload(_ receipt: Receipt) async throws -> String {
   do {
-    try await receipt.uploaded()
+    try await receipt.uploaded(within: .seconds(30))
     return "at the server"
   } catch let error as StrandlineError where error.code == .notUploaded {
-    return error.message  // held, rejected, given up, or deleted at the server: which one, and what helps
+    return error.message  // held, rejected, given up, deleted at the server, or not in time: which one, and what helps
   }
 }
 
@@ -740,6 +762,58 @@ struct `The examples of the documentation` {
     try await store.close()
   }
 
+  @Test @MainActor func `ask by terms, sort as people do, and edit all that is found`() async throws {
+    let store = try await RecordStore.open(at: "/notes", environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    try await store.write { tx in
+      for title in ["tide 10", "Tide 9", "Ebb"] { try tx.save(Note(id: title, title: title)) }
+    }
+    #expect(try firstTitle(after: "F", in: store) == "Tide 9")
+    #expect(try titlesAsPeopleSortThem(with: "TIDE", in: store) == ["Tide 9", "tide 10"])
+    let screen = NoteScreen("Ebb", store)
+    #expect(try await renameAll("Ebb", to: "Flood", in: store) == 1)
+    while screen.title != "Flood" { await Task.yield() }
+    // Every form of a term, and what reads several records by their kind.
+    let titles = ["Flood", "Ebb"]
+    let found = try store.fetch(
+      Note.self, where: .where(\.title, isIn: titles), .where(\.title, .equal, "Flood"),
+      .where(\.title, .contains, "oo"))
+    #expect(found.count == 1)
+    #expect(try !store.exists(Draft.self, where: .where(\.tags, contains: "shore")))
+    #expect(try store.records([RecordID("Ebb")]).count == 1)
+    var names: [String] = []
+    for record in try store.records(ofType: "Note") { names.append(record.id.name) }
+    #expect(names.count == 3)
+    // What was edited on a form since it was shown is an edit against what was shown.
+    let shown = try #require(try store.fetch(Note.self, id: "tide 10"))
+    var edited = shown
+    edited.title = "tide 11"
+    try await store.write { [edited] in try $0.save(edited, from: shown) }
+    #expect(try store.fetch(Note.self, id: "tide 10")?.title == "tide 11")
+    #expect(try store.indexes().isEmpty)
+    try await store.close()
+  }
+
+  private struct Pressing: SyncRecord {
+    static var schema: [SchemaRule<Pressing>] { [.version(SchemaVersion(2))] }
+    var id: String
+  }
+
+  @Test func `copy a store that is closed, stage pieces, and name a version`() async throws {
+    let folder = try TemporaryFolder()
+    let store = try await RecordStore.open(at: folder("notes"), types: [Pressing.self])
+    try await store.write { try $0.save(Pressing(id: "first")) }
+    let pieces = AsyncStream<[UInt8]> { stream in
+      for byte in UInt8(0)..<3 { stream.yield([byte]) }
+      stream.finish()
+    }
+    #expect(try await store.stage(pieces: pieces).asset.size == 3)
+    try await store.close()
+    try await RecordStore.backup(at: folder("notes"), to: folder("copy"))
+    let copy = try await RecordStore.open(at: folder("copy"))
+    #expect(copy.recordCount == 1)
+    try await copy.close()
+  }
+
   @Test func `rename, mark and count notes`() async throws {
     let store = try await RecordStore.open(at: "/notes", environment: .simulated(disk: SimulatedDisk(), seed: 1))
     let note = Note(id: "tide", title: "Low tide at six")
@@ -1020,6 +1094,7 @@ struct `The examples of the documentation` {
     try await openWithNewestFirst(at: folder("newest"), cloud: database).close()
     let first = try await openFirst(at: folder("first"), cloud: database)
     #expect(try first.engine.status.sentence == "Synced")
+    #expect(try first.engine.status.sentence(in: .gmt) == "Synced")
     try await askAgain(about: .main, in: first)
     await MainActor.run { SyncBanner(first) }.shows("Synced")
     try await first.close()

@@ -250,6 +250,7 @@ private struct PublicCall: Sendable {
     PublicCall("RecordStore.receipt(at:)") { _ = try $0.store.receipt(at: $0.receipt.position) },
     PublicCall("RecordStore.pendingChanges(after:limit:)", damaged: nil) { _ = try $0.store.pendingChanges() },
     PublicCall("Receipt.uploaded()") { try await $0.receipt.uploaded() },
+    PublicCall("Receipt.uploaded(within:)") { try await $0.receipt.uploaded(within: .seconds(5)) },
     PublicCall("Receipt.pendingChanges()") { _ = try $0.receipt.pendingChanges() },
     PublicCall("Receipt.outcome()") { _ = try await $0.receipt.outcome() },
     PublicCall("RecordStore.releaseHolds(of:)", damaged: nil) { try await $0.store.releaseHolds(of: []) },
@@ -285,6 +286,9 @@ private struct PublicCall: Sendable {
     },
     PublicCall("RecordStore.update<>(_:id:_:)") {
       try await $0.store.update(Memo.self, id: "n") { $0.title = "second" }
+    },
+    PublicCall("RecordStore.update<>(_:where:_:)") {
+      try await $0.store.update(Memo.self) { $0.title = "second" }
     },
     PublicCall("RecordStore.migrateAll<>(_:progress:)") {
       try throwFirst(try await $0.store.migrateAll(Memo.self).failed)

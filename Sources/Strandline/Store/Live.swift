@@ -95,11 +95,11 @@ extension RecordStore {
     _ type: Value.Type, id: Value.ID
   ) -> Live<Value?> { Live(observe(type, id: id), on: environment.taskExecutor) }
 
-  /// How many values meet all conditions, kept up to date: ``observeCount(_:where:fileID:line:)`` for a view.
+  /// How many values meet all conditions, kept up to date: ``observeCount(_:where:)`` for a view.
   @MainActor
   public func liveCount<Value: SyncRecord>(
-    _ type: Value.Type, where conditions: Predicate<Value>..., fileID: String = #fileID, line: Int = #line
+    _ type: Value.Type, where conditions: Predicate<Value>...
   ) -> Live<Int> {
-    Live(TypedQuestion(conditions, fileID, line).countObservation(of: self), on: environment.taskExecutor)
+    Live(TypedQuestion(conditions, "", 0).countObservation(of: self), on: environment.taskExecutor)
   }
 }

@@ -1,5 +1,6 @@
 // One edit as one transaction, and the migration of all records of a type.
 
+public import Foundation
 import StrandlineSystem
 
 extension RecordStore {
@@ -19,6 +20,25 @@ extension RecordStore {
     _ body: (inout Value) throws -> Void
   ) async throws -> (value: Value, receipt: Receipt) {
     try await commit("update", fileID, line) { try $0.update(type, id: id, fileID: fileID, line: line, body) }
+  }
+
+  /// Edits all values that meet the conditions, in a transaction of its own: `WriteTransaction.update` of all that it finds.
+  ///
+  /// ```swift
+  /// try await store.update(Note.self, where: #Predicate { $0.folder == old }) { $0.folder = new }
+  /// ```
+  ///
+  /// - Returns: how many met the conditions, and the transaction's receipt, when all edits are durable.
+  /// - Throws: as `WriteTransaction.update` and `write`. Nothing has changed then.
+  @discardableResult
+  nonisolated(nonsending) public func update<Value: SyncRecord>(
+    _ type: Value.Type, where conditions: Predicate<Value>..., fileID: String = #fileID, line: Int = #line,
+    _ body: (inout Value) throws -> Void
+  ) async throws -> (count: Int, receipt: Receipt) {
+    let (count, receipt) = try await commit("update", fileID, line) {
+      try $0.updateAll(type, conditions, fileID, line, body)
+    }
+    return (count, receipt)
   }
 
   /// `update` on a plain thread.

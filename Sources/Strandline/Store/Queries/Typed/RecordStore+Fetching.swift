@@ -88,8 +88,6 @@ extension RecordStore {
   ///
   /// It ends as `observe(_:)` of a query does, and with what `count` throws.
   public func observeCount<Value: SyncRecord>(
-    _ type: Value.Type, where conditions: Predicate<Value>..., fileID: String = #fileID, line: Int = #line
-  ) -> StoreObservation<Int> {
-    TypedQuestion(conditions, fileID, line).countObservation(of: self)
-  }
+    _ type: Value.Type, where conditions: Predicate<Value>...
+  ) -> StoreObservation<Int> { TypedQuestion(conditions, "", 0).countObservation(of: self) }
 }

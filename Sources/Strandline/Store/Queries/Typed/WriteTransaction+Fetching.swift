@@ -71,6 +71,14 @@ extension WriteTransaction {
     _ type: Value.Type, where conditions: Predicate<Value>..., fileID: String = #fileID, line: Int = #line,
     _ body: (inout Value) throws -> Void
   ) throws -> Int {
+    try updateAll(type, conditions, fileID, line, body)
+  }
+
+  /// The same with conditions in a list.
+  mutating func updateAll<Value: SyncRecord>(
+    _ type: Value.Type, _ conditions: [Predicate<Value>], _ fileID: String, _ line: Int,
+    _ body: (inout Value) throws -> Void
+  ) throws -> Int {
     try CallSite(fileID, line).run("updating records of type '\(Value.recordType)'") {
       let found = try TypedQuestion(conditions, fileID, line).values(of: answers(about: Value.zone), after: nil)
       try found.requireAll()
