@@ -364,6 +364,14 @@ struct `The house` {
     #expect(excepted == ["an unneeded exception: Sources/A/A.swift: unused"])
   }
 
+  /// A signature asks for the calling line where a mistake of the caller is named. The bound may fall, and never rise.
+  @Test func `asks for the calling line no more often than it did`() throws {
+    let products: Set<String> = ["Strandline", "StrandlineUI", "StrandlineCloudKit", "StrandlineNativeCloudKit"]
+    let sources = try House.swift().filter { products.contains($0.target) && $0.path.hasPrefix("Sources/") }
+    let count = sources.reduce(0) { $0 + $1.codeLines.count { $0.contains("= #fileID") } }
+    #expect(count == 70, "\(count) signatures ask for it; if they are fewer now, lower the bound")
+  }
+
   @Test func `has no type with more state than a reader can keep in mind`() throws {
     expectNone(
       Rules.holdsLittle(

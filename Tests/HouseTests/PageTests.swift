@@ -213,14 +213,23 @@ struct `The pages` {
         public mutating func hidden() {}
         func own() {}
         public func hash(into hasher: inout Hasher) {}
+        public func find<Value>(
+          _ type: Value.Type, id: Value.ID, of other: Int = 1, _ body: (Int, Int) -> Bool
+        ) {}
+        public func find(where conditions: Int...) {}
       }
       extension CloudDatabase { public func sent() {} }
       """)
-    let example = SourceText("Tests/A/B.swift", "let a = A().shown()  // hidden()\n")
+    let example = SourceText(
+      "Tests/A/B.swift",
+      "let a = A().shown()  // hidden()\nlet hidden = a.hidden + find(b(id: 1), where: 2) { _, _ in c(id: 3) }\n")
     #expect(
       Rules.methodsWithoutExample([planted], examples: [example], containers: containers) == [
-        "Sources/Strandline/A.swift:3: no example calls hidden"
+        "Sources/Strandline/A.swift:3: no example calls hidden",
+        "Sources/Strandline/A.swift:6: no example calls find(id:)",
       ])
+    let other = SourceText("Tests/A/B.swift", "shown()\nhidden {}\nfind(A.self, id: 1) { $0 < $1 }\n")
+    expectNone(Rules.methodsWithoutExample([planted], examples: [other], containers: containers))
   }
 
   @Test func `say how long the tutorial's app is`() throws {

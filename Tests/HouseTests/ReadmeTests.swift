@@ -51,6 +51,15 @@ struct `The README` {
     #expect(try Self.page().text.contains("```swift\n\(example)\n```\n"))
   }
 
+  @Test func `shows a picture before the commands, and what to write in twelve lines`() throws {
+    let text = try Self.page().text
+    let begins = try #require(text.split(separator: "## Try it").first)
+    #expect(begins.split(separator: "```").count == 3 && begins.contains("RecordStore"))
+    let example = try #require(Rules.examples(text).first)
+    let code = example.split(separator: "\n").filter { !$0.hasPrefix("import ") && $0 != "}" }
+    #expect(code.count <= 12 && code.count > 8, "\(code.count)")
+  }
+
   @Test func `has links that resolve, as the pages of the formats do`() throws {
     let pages = try House.everything().filter { $0.path.hasSuffix(".md") }
     #expect(pages.count > 5)

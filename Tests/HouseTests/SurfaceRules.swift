@@ -46,7 +46,7 @@ extension Rules {
     }.map { "\($0.path):\($1.line): neither a source nor a page uses \($1.keyword) \($1.name)" }
   }
 
-  /// Public methods that no example calls.
+  /// Public methods that no example calls with the labels that tell them from others of their name.
   ///
   /// - Parameters:
   ///   - examples: the sources with the examples, which tests compile.
@@ -54,10 +54,24 @@ extension Rules {
   static func methodsWithoutExample(
     _ sources: [SourceText], examples: [SourceText], containers: Set<Substring>
   ) -> [String] {
-    let called = Set(examples.lazy.flatMap { $0.code[...].words })
-    return surface(sources).filter { _, declaration in
-      declaration.keyword == "func" && !called.contains(declaration.name)
-        && containers.isDisjoint(with: declaration.container[...].words)
-    }.map { "\($0.path):\($1.line): no example calls \($1.name)" }
+    let calls = Dictionary(grouping: examples.lazy.flatMap { LabelledName.all(in: $0) }, by: \.name)
+    let methods = surface(sources).filter { _, declaration in
+      declaration.keyword == "func" && containers.isDisjoint(with: declaration.container[...].words)
+    }
+    var declared: [String: [LabelledName]] = [:]
+    for source in Set(methods.map(\.source.path)) {
+      declared[source] = methods.first { $0.source.path == source }.map { LabelledName.all(in: $0.source) }
+    }
+    return methods.compactMap { source, method in
+      let parameters = declared[source.path]?.first { $0.name == method.name && $0.line == method.line }
+      let labels = parameters?.requiredLabels ?? []
+      // The code has a name in backticks as an underscore.
+      let quoted = source.text.split(separator: "\n", omittingEmptySubsequences: false)[method.line - 1].split(
+        separator: "`")
+      let name = method.name == "_" && quoted.count > 2 ? quoted[1] : method.name
+      if calls[name]?.contains(where: { labels.isSubset(of: $0.labels) }) == true { return nil }
+      let words = labels.sorted().map { "\($0):" }.joined()
+      return "\(source.path):\(method.line): no example calls \(name)" + (words.isEmpty ? "" : "(\(words))")
+    }
   }
 }
