@@ -220,9 +220,8 @@ export class Space {
     const events = (one) => one.last === null ? "–" : link(address("log", { at: one.last }), `${count(one.first)} – ${count(one.last)}`);
     renew(failed, failure && trouble(text(failure.message), button("Try again", () => this.read())));
     // A check may find what the status knows already.
-    const placeOf = (one) => [one.file?.split("/").pop(), one.offset, one.lsn].join();
-    const hurt = new Map([...status.lines[0].damage, ...(this.findings ?? [])].map((one) => [placeOf(one), one]));
-    renew(picture, this.picture(space, [...hurt.values()]));
+    const hurt = [...status.lines[0].damage, ...(this.findings ?? [])].map((one) => [[one.file?.split("/").pop(), one.offset, one.lsn].join(), one]);
+    renew(picture, this.picture(space, [...new Map(hurt).values()]));
     renew(segments, plainTable("Segments", ["file", "#events", "#bytes"], space.segments.map((one) => [file(one), events(one), bytes(one.bytes)])));
     const kinds = indexes.lines.map((one) => [[text(one.type), " ", text(one.field ?? ""), one.ascending ? "" : " (descending)"],
       one.ready ? "ready" : "building"]);

@@ -207,13 +207,12 @@ export class Sync {
   record(one) { return link(address("records", { in: one.zoneName, name: one.recordName }), text(one.recordName)); }
 
   pending(pending, total) {
-    const groups = Map.groupBy(pending, (one) => String(one.waitsFor)), length = count(pending.length);
-    const isCut = total > pending.length, of = isCut ? ` of these ${length}` : "";
+    const groups = Map.groupBy(pending, (one) => String(one.waitsFor)), length = count(pending.length), isCut = total > pending.length;
     this.parts.cut.hidden = !isCut;
     show(this.parts.cutWords, `Below are the oldest ${length} of ${count(total)}.`);
     renew(this.parts.pending, pending.length ? null : hint("Nothing is unsent."),
       [...groups].map(([cause, list]) => el("details", { "data-key": "pending" + cause, open: groups.size < 3 },
-        el("summary", {}, obstacles[cause] ?? cause, " ", span("badge", count(list.length) + of)),
+        el("summary", {}, obstacles[cause] ?? cause, " ", span("badge", count(list.length) + (isCut ? ` of these ${length}` : ""))),
         div("list", plainTable("Unsent: " + obstacles[cause], ["record", "change", "#age", "#event", ""],
           list.slice(0, 100).map((one) => this.pendingRow(one)))),
         list.length > 100 && hint("and ", plural(list.length - 100, "other")))));
