@@ -62,12 +62,32 @@ public struct StoreInbox: Sendable {
       defer { OpenInboxes.end(turn) }
       // Before anything is made in a folder that is no store.
       let folder = try LogReader.folder(of: path, environment: environment)
-      let inbox = try InboxLog(ofStoreIn: folder, environment, createIfAbsent: true) { throw Self.moved(path) }
+      let inbox = try opened(in: folder)
       let result = Result { try write(to: inbox, site, body) }
       // What was appended is durable, and an error would have the caller leave it twice; the next open clears up.
       _ = Result { try inbox.close() }
       return try result.get()
     }
+  }
+
+  /// Opens the inbox of the store in a folder.
+  private func opened(in folder: any Folder) throws -> InboxLog {
+    let lock = try folder.identity(of: LogFormat.lockName)
+    do {
+      return try InboxLog(ofStoreIn: folder, environment, createIfAbsent: true) { throw Self.moved(path) }
+    } catch {
+      // A name that is missing says only that, also where the store was moved or removed meanwhile.
+      let cause = error as? SystemError ?? (error as? LogError)?.underlying
+      guard cause?.isAbsent == true, try !isAtItsPath(folder, lock) else { throw error }
+      throw Self.moved(path)
+    }
+  }
+
+  /// Whether the path leads to a folder still, and to the store in it.
+  private func isAtItsPath(_ folder: any Folder, _ lock: FileIdentity?) throws -> Bool {
+    guard let here = try? LogReader.folder(of: path, environment: environment) else { return false }
+    guard let lock, let lockHere = try here.identity(of: LogFormat.lockName) else { return false }
+    return try folder.has(here, under: ".") && lockHere.isSame(as: lock)
   }
 
   private static func moved(_ path: String) -> LogError {
