@@ -153,8 +153,8 @@ let package = Package(
     .testTarget(
       name: "StrandlineAccountTests",
       dependencies: [
-        "StrandlineTesting", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineSystem",
-        "StrandlineSimulation", "StrandlineTestSupport",
+        "StrandlineTesting", "StrandlineLogProofs", "StrandlineServer", "StrandlineCloudKit", "Strandline",
+        "StrandlineSystem", "StrandlineSimulation", "StrandlineTestSupport",
       ],
       swiftSettings: strict),
     .testTarget(

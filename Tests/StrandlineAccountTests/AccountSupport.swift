@@ -94,12 +94,17 @@ final class Phone {
   /// The account that the system keeps; nil on the web.
   let device: DeviceAccount?
   private(set) var disk = SimulatedDisk()
+  /// What the accounts reach the disk through; the disk itself if it is nil.
+  var through: (any FileSystem)?
   var rules = AccountRules()
   private(set) var open: AccountStores?
+  /// The folder of accounts.
+  private let path: String
   private let seed: UInt64
 
-  init(seed: UInt64 = 1, isOnDevice: Bool = false) {
+  init(seed: UInt64 = 1, isOnDevice: Bool = false, path: String = "/accounts") {
     self.seed = seed
+    self.path = path
     var faults = ServerFaults()
     faults.requireSession = true
     let server = CloudServer(
@@ -151,9 +156,14 @@ final class Phone {
   var accounts: AccountStores {
     get async throws {
       if let open { return open }
+      var environment = StoreEnvironment.simulated(disk: disk, clock: clock, seed: seed)
+      if let through {
+        var system = environment.system
+        system.fileSystem = through
+        environment = StoreEnvironment(system, isSimulated: true)
+      }
       let made = try await AccountStores.open(
-        at: "/accounts", syncing: configuration, rules: rules,
-        environment: .simulated(disk: disk, clock: clock, seed: seed))
+        at: path, syncing: configuration, rules: rules, environment: environment)
       open = made
       return made
     }
@@ -191,10 +201,10 @@ final class Phone {
 
   /// A user signs in elsewhere on this device: in another process, or in the system's settings.
   var signInElsewhere: @Sendable (String) throws -> Void {
-    { [device, disk, clock, server] user in
+    { [device, disk, clock, server, path] user in
       if let device { return device.use(user) }
       let environment = SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: 8))
-      try WebSession(path: "/accounts/session", environment: environment).signIn(token: server.signIn(user: user))
+      try WebSession(path: path + "/session", environment: environment).signIn(token: server.signIn(user: user))
     }
   }
 

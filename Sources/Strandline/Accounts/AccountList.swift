@@ -164,15 +164,24 @@ package struct AccountList: Hashable, Sendable {
 
   // MARK: The file
 
+  /// The bytes of the list of a folder; nil if none is there.
+  static func bytes(in folder: any Folder) throws(SystemError) -> [UInt8]? {
+    do throws(SystemError) {
+      let file = try folder.open(fileName, .read)
+      defer { file.close() }
+      return try file.read(at: 0, count: bytesMax)
+    } catch {
+      guard error.isAbsent else { throw error }
+      return nil
+    }
+  }
+
   /// The list of a folder, in which one begins if nothing is there.
   ///
   /// - Throws: `.damaged` also if the list is missing and stores are there: a lost list is no empty one.
   package static func load(from folder: any Folder) throws -> AccountList {
     let file = folder.path(of: fileName)
-    if try folder.kind(of: fileName) != .absent {
-      let bytes = try folder.open(fileName, .read).reading { try $0.read(at: 0, count: bytesMax) }
-      return try AccountList(bytes, file: file)
-    }
+    if let bytes = try bytes(in: folder) { return try AccountList(bytes, file: file) }
     let names = try folder.list()
     if names.contains(where: { UInt64($0) != nil }) {
       throw StrandlineError(
@@ -201,13 +210,5 @@ package struct AccountList: Hashable, Sendable {
     file.close()
     try folder.rename(Self.temporaryName, to: Self.fileName)
     try folder.sync()
-  }
-}
-
-extension File {
-  /// Closes the file when the body has read it.
-  fileprivate func reading<Value>(_ body: (any File) throws -> Value) rethrows -> Value {
-    defer { close() }
-    return try body(self)
   }
 }

@@ -18,22 +18,22 @@ import StrandlineSystem
 /// A user's unsent work stays in the user's store while another one is signed in, and goes up when the user is back. Nothing is
 /// removed but by the app's word: ``SignOutRule/removes``, or `remove(_:)`.
 ///
+/// The folder is reached as it was opened. If it is moved, removed or replaced meanwhile, calls that change something throw
+/// `.storeReplaced` (<doc:Accounts>).
+///
 /// Safe to use from every task. Calls that change who is shown run one after the other.
 public final class AccountStores: Sendable {
   /// The folder.
   public let path: String
   /// The database of whoever is signed in.
   package let database: any CloudDatabase
-  private let folder: any Folder
+  private let folder: AccountFolder
   private let opening: StoreOpening
   private let state: OrderedMutex<AccountState>
   private let turns = AccountTurns()
-  /// Two lists in memory would give one number to two users.
-  private let lock: any FileLock
 
-  private init(_ folder: any Folder, _ lock: any FileLock, _ list: AccountList, _ opening: StoreOpening) throws {
+  private init(_ folder: AccountFolder, _ list: AccountList, _ opening: StoreOpening) throws {
     self.folder = folder
-    self.lock = lock
     self.opening = opening
     path = folder.path
     database = try opening.syncing.makeDatabase(folder.path, opening.environment)
@@ -57,7 +57,8 @@ public final class AccountStores: Sendable {
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
   ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.storeHeld` while the accounts are open elsewhere, `.notAStore` if the folder holds other
-  ///   files, `.damaged` and `.fromTheFuture` of the list of accounts, and what `RecordStore.open` throws.
+  ///   files, `.damaged` and `.fromTheFuture` of the list of accounts, `.storeReplaced` if the folder was moved during the call, and what
+  ///   `RecordStore.open` throws.
   /// - Complexity: O(accounts), and as `RecordStore.open` for one store.
   public static func open(
     at path: String, types: [any SyncRecord.Type] = [], syncing: SyncConfiguration,
@@ -66,23 +67,33 @@ public final class AccountStores: Sendable {
   ) async throws -> AccountStores {
     let site = CallSite(fileID, line)
     let stores = try site.run("cannot open the accounts at '\(path)'") {
-      let folder = try folder(at: path, environment.system.fileSystem)
+      let folder = try held(at: path, environment.system.fileSystem)
       let opening = StoreOpening(
         types: types, syncing: syncing, rules: rules, durability: durability, options: options,
-        environment: environment, site: site)
-      guard let lock = try folder.lock(AccountList.lockName, exclusive: true) else {
-        throw StrandlineError(
-          .storeHeld,
-          "the accounts at '\(path)' are open in another process, or in another part of this one; close them there",
-          file: path)
-      }
-      return try AccountStores(folder, lock, try AccountList.load(from: folder), opening)
+        environment: StoreEnvironment(in: folder, environment), site: site)
+      return try AccountStores(folder, try AccountList.load(from: folder), opening)
     }
-    try await stores.turns.run {
-      await stores.finish()
-      try await stores.openShown()
+    try await site.run("cannot open the accounts at '\(path)'") {
+      try await stores.turns.run {
+        try await stores.explaining {
+          await stores.finish()
+          try await stores.openShown()
+        }
+      }
     }
     return stores
+  }
+
+  /// Opens the folder and takes its lock: two lists in memory would give one number to two users.
+  private static func held(at path: String, _ fileSystem: any FileSystem) throws -> AccountFolder {
+    let folder = try folder(at: path, fileSystem)
+    guard let lock = try folder.lock(AccountList.lockName, exclusive: true) else {
+      throw StrandlineError(
+        .storeHeld,
+        "the accounts at '\(path)' are open in another process, or in another part of this one; close them there",
+        file: path)
+    }
+    return try AccountFolder(folder, lock, fileSystem)
   }
 
   /// Opens the folder, and makes it durable if nothing was there.
@@ -143,7 +154,8 @@ public final class AccountStores: Sendable {
   ///
   /// - Returns: the store that is open then; which user's it is, is durable.
   /// - Throws: `StrandlineError`: `.needsSignIn`, `.unreachable`, `.throttled`, `.serverRefused`; what `RecordStore.open` throws, of the store
-  ///   that was to open, and `RecordStore.close`, of the one before; `.closed`.
+  ///   that was to open, and `RecordStore.close`, of the one before; `.storeReplaced` if the folder of accounts was moved, removed or
+  ///   replaced; `.closed`.
   /// - Complexity: one request; as `RecordStore.open` if another user is signed in.
   @discardableResult
   public func accountMayHaveChanged() async throws -> RecordStore? {
@@ -163,10 +175,10 @@ public final class AccountStores: Sendable {
   ///
   /// The sign-out is durable when this returns; if it throws, nothing is synced all the same.
   ///
-  /// - Throws: `StrandlineError`: `.io`, `.diskFull`; with `SignOutRule.removes` also what opening and closing a store throw, and then
+  /// - Throws: `StrandlineError`: `.io`, `.diskFull`, `.storeReplaced`; with `SignOutRule.removes` also what opening and closing a store throw, and then
   ///   nothing was removed that was not sent.
   public func signOut() async throws {
-    try await change("signing out") {
+    try await change("signing out", first: { self.state.withLock { $0.open }?.database.shut() }) {
       try self.beginSignOut()
       let leaving = self.state.withLock { $0.list.entries.filter { $0.fate == .leaving } }
       try await self.finishSignOut()
@@ -186,7 +198,8 @@ public final class AccountStores: Sendable {
   ///   - account: one of `accounts`; nothing happens if it is not there any more.
   ///   - keepingUnsent: whether what was not sent is kept.
   /// - Throws: `StrandlineError`: `.misuse` for the store that is shown while its user is signed in; what opening a store throws, unless nothing
-  ///   is to be kept; `.io`, `.diskFull`.
+  ///   is to be kept; `.io`, `.diskFull`; `.storeReplaced` if the folder of accounts was moved, removed or replaced: then nothing of what is
+  ///   there now was removed.
   /// - Complexity: O(files of the store); O(unsent records).
   public func remove(_ account: StoredAccount, keepingUnsent: Bool = true) async throws {
     try await change("removing a store") {
@@ -218,7 +231,7 @@ public final class AccountStores: Sendable {
   public func close() async throws {
     try await turns.run {
       self.state.withLock { $0.isClosed = true }
-      defer { self.lock.unlock() }
+      defer { self.folder.release() }
       try await self.closeShown()
     }
   }
@@ -226,19 +239,32 @@ public final class AccountStores: Sendable {
   // MARK: Steps
 
   /// Runs what changes something, after what a call before has left undone.
+  ///
+  /// - Parameter first: is done whatever has become of the folder.
   @discardableResult
   private func change(
-    _ doing: String, _ body: @escaping @Sendable () async throws -> RecordStore?
+    _ doing: String, first: @escaping @Sendable () -> Void = {},
+    _ body: @escaping @Sendable () async throws -> RecordStore?
   ) async throws -> RecordStore? {
     try await CallSite.unnamed.run("\(doing), for the accounts at '\(path)'") {
       try await self.turns.run {
         guard !self.state.withLock({ $0.isClosed }) else {
           throw StrandlineError(.closed, "the accounts at '\(self.path)' are closed")
         }
-        await self.finish()
-        return try await body()
+        first()
+        return try await self.explaining {
+          // Before anything is asked of the server, and before a token goes into the folder.
+          try self.folder.check()
+          await self.finish()
+          return try await body()
+        }
       }
     }
+  }
+
+  /// Says what has become of the folder where that is why something failed.
+  private func explaining<Value>(_ body: () async throws -> Value) async throws -> Value {
+    do { return try await body() } catch { throw folder.explained(error) }
   }
 
   private func askWhoIsSignedIn() async throws -> RecordStore? {
@@ -323,7 +349,8 @@ public final class AccountStores: Sendable {
       await trying { try await erase(entry) }
     }
     let unfinished = failure.map { error in
-      let error = StrandlineError.translating(error, "finishing what was begun for the accounts at '\(path)'")
+      let error = StrandlineError.translating(
+        folder.explained(error), "finishing what was begun for the accounts at '\(path)'")
       return error as? StrandlineError ?? StrandlineError(.io, "\(error)")
     }
     state.withLock { $0.unfinished = unfinished }
@@ -400,7 +427,7 @@ public final class AccountStores: Sendable {
     // After a failed save the disk may be ahead of what is known here: then also the same list is written again.
     guard state.withLock({ $0.isListUnsure || $0.list != list }) else { return }
     state.withLock { $0.isListUnsure = true }
-    try list.save(to: folder)
+    try folder.replace(with: list)
     state.withLock { ($0.list, $0.isListUnsure) = (list, false) }
   }
 

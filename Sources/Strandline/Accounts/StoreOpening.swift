@@ -13,7 +13,7 @@ struct StoreOpening: Sendable {
   let site: CallSite
 
   /// Opens the store of a name in a folder, which syncs with a database.
-  func open(_ folder: any Folder, _ name: String, _ database: any CloudDatabase) async throws -> RecordStore {
+  func open(_ folder: AccountFolder, _ name: String, _ database: any CloudDatabase) async throws -> RecordStore {
     var configuration = syncing
     configuration.makeDatabase = { _, _ in database }
     let path = try place(of: name, in: folder)
@@ -29,11 +29,13 @@ struct StoreOpening: Sendable {
 
   /// A store is opened by its path, and the folder of accounts may have been moved since it was opened, and another one may be at the
   /// path: nothing of that is opened, and nothing is made in it.
-  private func place(of name: String, in folder: any Folder) throws -> String {
+  private func place(of name: String, in folder: AccountFolder) throws -> String {
     if try folder.kind(of: name) == .absent {
       try folder.makeFolder(name)
       try folder.sync()
     }
+    // Its files may be others by now, in the same folder.
+    try folder.check()
     let path = folder.path(of: name)
     guard try environment.system.fileSystem.kind(of: path) == .directory,
       try folder.has(environment.system.fileSystem.folder(path), under: name)
@@ -42,11 +44,12 @@ struct StoreOpening: Sendable {
   }
 
   /// The same, once the store is open: whatever is decided is decided by this folder's.
-  private func check(_ store: RecordStore, _ name: String, in folder: any Folder) throws {
+  private func check(_ store: RecordStore, _ name: String, in folder: AccountFolder) throws {
+    try folder.check()
     guard try folder.has(store.source.folder, under: name) else { throw moved(folder) }
   }
 
-  private func moved(_ folder: any Folder) -> StrandlineError {
+  private func moved(_ folder: AccountFolder) -> StrandlineError {
     StrandlineError(
       .storeReplaced,
       "the folder of accounts '\(folder.path)' was moved or removed, or another one was put there, while this process has it "
@@ -55,7 +58,7 @@ struct StoreOpening: Sendable {
   }
 
   /// Whether the store in a folder has sent everything. There may be no store: its user never opened it.
-  func isAllSent(_ folder: any Folder, _ name: String) throws -> Bool {
+  func isAllSent(_ folder: AccountFolder, _ name: String) throws -> Bool {
     guard try folder.kind(of: name) != .absent, try !folder.list(name).isEmpty else { return true }
     return try withStore(folder, name, types, options) { store in
       // What another process has left there is not sent either, and no list of pending changes has it.
@@ -65,7 +68,7 @@ struct StoreOpening: Sendable {
   }
 
   /// Copies what the store in one folder has not sent into a store in another one. What a copy of before has left there is removed.
-  func copyUnsent(_ folder: any Folder, from name: String, to archiveName: String) throws {
+  func copyUnsent(_ folder: AccountFolder, from name: String, to archiveName: String) throws {
     if try folder.kind(of: archiveName) != .absent { try folder.removeContents(of: archiveName) }
     try withStore(folder, name, types, options) { store in
       // It has no types: nothing in it is removed with a parent, or refused by a rule of the app.
@@ -93,7 +96,7 @@ struct StoreOpening: Sendable {
   }
 
   private func withStore<Value>(
-    _ folder: any Folder, _ name: String, _ types: [any SyncRecord.Type], _ options: StoreOptions,
+    _ folder: AccountFolder, _ name: String, _ types: [any SyncRecord.Type], _ options: StoreOptions,
     _ body: (RecordStore) throws -> Value
   ) throws -> Value {
     let store = try RecordStore.openBlocking(
