@@ -22,6 +22,7 @@ extension Rules {
     "StrandlineModel/Events/EncodedFields.swift": "fields",
     "StrandlineModel/Events/LoggedVersion.swift": "fields",
     "StrandlineModel/Events/Version.swift": "fields",
+    "StrandlineModel/Model/Stamp.swift": "fields",
     "StrandlineModel/Events/CloudEvents.swift": "fields",
     "StrandlineModel/Model/RecordText.swift": "fields",
     "StrandlineModel/Model/Record.swift": "fields",

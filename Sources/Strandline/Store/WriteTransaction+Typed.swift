@@ -374,7 +374,7 @@ extension Record {
     var names = Set(fields.keys).union(before.fields.keys).filter { name in
       fields[name] != before.fields[name] && fields[name] == saved.fields[name]
     }
-    if parent != before.parent, parent == saved.parent { names.insert(Version.parentField) }
+    if !parent.equalsUTF8(before.parent), parent.equalsUTF8(saved.parent) { names.insert(Version.parentField) }
     return names
   }
 
