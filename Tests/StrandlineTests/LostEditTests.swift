@@ -181,18 +181,6 @@ extension ConflictField {
     #expect(ended.server?["title"] == "B" && ended.result == nil)
   }
 
-  @Test func `of a life that ended here is told where a new one takes its place`() async throws {
-    let (a, b) = try await devices(holding: ["title": "0"])
-    try await b.put("n", ["title": "B"])
-    try await a.remove("n")
-    try await a.open().write { try $0.create(Record(type: "Note", id: id, fields: ["title": "new"])) }
-    try await exchange(b, a, b)
-    for device in [a, b] { #expect(try await device.open().record(id)?["title"] == "new") }
-    let conflict = try #require(try await a.conflicts.first { !$0.fields.isEmpty })
-    #expect(conflict.rule == .replace && conflict.fields == [.of("title", .replace, .there)])
-    #expect(conflict.server?["title"] == "B")
-  }
-
   @Test func `is a deletion where edits revive`() async throws {
     var rules = TypeRules()
     rules.deletion = .editRevives

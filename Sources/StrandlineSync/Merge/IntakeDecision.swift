@@ -483,12 +483,8 @@ package struct VersionSituation {
       if included == edit.lsn { return decision }
     }
     if takesItsPlace {
-      // The server still has the life that ended here: the new one replaces it, and another device's edit of it is told. It joins the
-      // old one's `seen`, so that an old page's version is recognized as older.
-      if includedVersion != nil || base != nil {
-        let lost = editedFields.map { Conflicted.Field(name: $0, rule: Merged.replaceRule, loser: .there) }
-        tell(lost, edit, Merged.replaceRule, "", &decision)
-      }
+      // The server still has the life that ended here, perhaps edited: the new one replaces it. It joins the old one's `seen`, so that
+      // an old page's version is recognized as older.
       var version = edit.version
       version.stamp.joinSeen(arrival.version.stamp.seen)
       decision.steps.append(
