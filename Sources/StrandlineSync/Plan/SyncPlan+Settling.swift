@@ -301,9 +301,9 @@ extension SyncPlan {
     let attempts = (facts.held(item.id)?.attempts ?? records.attempts(of: item)) + 1
     // A duration of 0 would mean: until it is released.
     let named = error.retryAfterMilliseconds.flatMap { $0 > 0 ? $0 : nil }
-    // The longer one: the server may name a very short time, again and again.
     let own = !isTimed && error.meaning.hold == .untilEdited ? 0 : Self.holdMilliseconds(attempts: attempts)
-    let duration = max(named ?? 0, own)
+    // Of a record that was refused too often the longer one: the server may have named a very short time, again and again.
+    let duration = isTimed ? max(named ?? 0, own) : named ?? own
     return .held(
       Held(
         id: item.id, direction: .upload, lsn: item.lsn, code: error.code.rawValue, words: error.reason,
@@ -311,7 +311,7 @@ extension SyncPlan {
         wallMilliseconds: facts.now.wall, isServers: named == duration, appVersion: policies.appVersion))
   }
 
-  /// How long a change that was refused `attempts` times in a row is held, if the server names no longer time.
+  /// How long a change that was refused `attempts` times in a row is held, if the server names no time.
   static func holdMilliseconds(attempts: UInt64) -> Int64 {
     min(holdMillisecondsMax, holdMilliseconds << Int64(min(attempts - 1, 16)))
   }
