@@ -29,8 +29,8 @@ enum WorldFate: CaseIterable {
   var goesBack: Bool { self != .moved && self != .replacedByAnother }
   /// Whether the store is whole in another place, and something else is at its path.
   var displaces: Bool { self == .replacedByOlder || self == .replacedByAnother }
-  /// Whether other files are in the folder that the writer and its readers have open.
-  var isInFolder: Bool { self == .emptiedForOlder || self == .overwrittenByOlder }
+  /// Whether the files that the writer and its readers have open have no name any more, or other bytes.
+  var endsFiles: Bool { self != .moved && !displaces }
 
   /// In which a case of the tally is counted; nil for a mere move, which is counted where it happens.
   var tallied: WorldCase? {
@@ -227,8 +227,8 @@ extension WorldRun {
   /// are there.
   private func judgeReader(of device: WorldDevice, after fate: WorldFate) throws {
     guard let reader = device.openReader else { return }
-    // What it reads by a name is another store's now: the campaigns judge what it may say.
-    if fate.isInFolder { return device.endReader() }
+    // What it reads by a name is another store's now, or nowhere: the campaigns judge what it may say.
+    if fate.endsFiles { return device.endReader() }
     let shown = try Self.dumpUnlessOutdated(reader)
     do {
       try reader.refresh()
